@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand};
 use echo_bootstrap::lists::{show, sign};
-use echo_bootstrap::node::{self, IDENTITY_FILE, NodeConfig};
+use echo_bootstrap::node::{self, BootNodeConfig, IDENTITY_FILE};
 use echo_protocol::net::{Multiaddr, peer_id_of};
 use echo_protocol::program::output::{self, note, print};
 use echo_protocol::program::signals::Signals;
@@ -131,7 +131,7 @@ impl Run {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let Self { data_dir, listen, external, write_address, status_every } = self;
         let status_every = Duration::from_secs(status_every);
-        let config = NodeConfig { data_dir, listen, external, write_address, status_every };
+        let config = BootNodeConfig { data_dir, listen, external, write_address, status_every };
         let signals = Signals::listen().map_err(|error| anyhow!("cannot listen for signals: {error}"))?;
         let runtime =
             tokio::runtime::Runtime::new().map_err(|error| anyhow!("cannot start the runtime: {error}"))?;

@@ -5,7 +5,7 @@
 mod error;
 mod status;
 
-pub use error::NodeError;
+pub use error::BootNodeError;
 
 use crate::publish;
 use echo_protocol::net::{
@@ -22,7 +22,7 @@ pub const IDENTITY_FILE: &str = "identity";
 
 /// What a boot node is started with.
 #[derive(Clone, Debug)]
-pub struct NodeConfig {
+pub struct BootNodeConfig {
     /// Holds the identity and the lock; created if need be.
     pub data_dir: PathBuf,
     /// Addresses to listen on.
@@ -38,15 +38,15 @@ pub struct NodeConfig {
 /// Runs a boot node until `stop` is done; `say` is given the lines for the keeper.
 ///
 /// # Errors
-/// [`NodeError`] when the node cannot start, or when its network stops by itself.
+/// [`BootNodeError`] when the node cannot start, or when its network stops by itself.
 pub async fn run(
-    config: NodeConfig,
+    config: BootNodeConfig,
     stop: impl Future<Output = ()>,
     mut say: impl FnMut(&str),
-) -> Result<(), NodeError> {
+) -> Result<(), BootNodeError> {
     let directory = config.data_dir;
-    let _lock =
-        DirectoryLock::take(&directory).map_err(|source| NodeError::directory(directory.clone(), source))?;
+    let _lock = DirectoryLock::take(&directory)
+        .map_err(|source| BootNodeError::directory(directory.clone(), source))?;
     let key = keyfile::load_or_create(&directory.join(IDENTITY_FILE))?;
     let (host, mut events) = Host::start(HostConfig {
         listen: config.listen,
@@ -88,9 +88,10 @@ fn full_addresses(host: &Host, external: &[Multiaddr]) -> Vec<Multiaddr> {
     addresses
 }
 
-fn write_addresses(path: &Path, addresses: &[Multiaddr]) -> Result<(), NodeError> {
+fn write_addresses(path: &Path, addresses: &[Multiaddr]) -> Result<(), BootNodeError> {
     let text: String = addresses.iter().map(|address| format!("{address}\n")).collect();
-    publish::replace(path, &text).map_err(|source| NodeError::AddressFile { path: path.to_owned(), source })
+    publish::replace(path, &text)
+        .map_err(|source| BootNodeError::AddressFile { path: path.to_owned(), source })
 }
 
 async fn serve(
@@ -99,7 +100,7 @@ async fn serve(
     status_every: Duration,
     stop: impl Future<Output = ()>,
     say: &mut impl FnMut(&str),
-) -> Result<(), NodeError> {
+) -> Result<(), BootNodeError> {
     let mut stop = std::pin::pin!(stop);
     let mut pulse = tokio::time::interval_at(tokio::time::Instant::now() + status_every, status_every);
     pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -115,7 +116,7 @@ async fn serve(
                 Some(HostEvent::Disconnected { .. }) => status.disconnected(),
                 // Dropping the reply tells the peer that it asked the wrong one; without topics there is no gossip.
                 Some(HostEvent::Request { .. } | HostEvent::Gossip { .. }) => status.refused(),
-                None => return Err(NodeError::NetworkStopped),
+                None => return Err(BootNodeError::NetworkStopped),
             },
             _ = pulse.tick() => say(&status.line(host.connected_peers().await.len())),
         }

@@ -9,13 +9,13 @@ use echo_fuzz::{Edit, edited, suite};
 use echo_protocol::wire::content_id::ContentId;
 use echo_sandbox::programs::checkers::Checker;
 use echo_sandbox::programs::functions::FunctionTask;
-use echo_sandbox::programs::judge::Options;
+use echo_sandbox::programs::judge::JudgeOptions;
 use echo_sandbox::programs::language::Language;
 use echo_sandbox::programs::program::Submission;
-use echo_sandbox::programs::server::{Call, PROTOCOL, Reply};
-use echo_sandbox::programs::service::Request;
+use echo_sandbox::programs::server::{ClientCall, PROTOCOL, ServerReply};
+use echo_sandbox::programs::service::JudgeRequest;
 use echo_sandbox::programs::suite::{Checking, FileNames, Suite, Test};
-use echo_sandbox::programs::verdict::{TestReport, Verdict};
+use echo_sandbox::programs::verdict::{TestReport, ProgramVerdict};
 use echo_sandbox::fuzzing::{function_frames, server_messages, server_stream, zygote_message};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
@@ -31,11 +31,11 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
     let stream = if stream.is_empty() { &made } else { stream };
     match kind % 8 {
         0 => {
-            for call in read_messages::<Call>(stream) {
+            for call in read_messages::<ClientCall>(stream) {
                 check_call(&call);
             }
         }
-        1 => drop(read_messages::<Reply>(stream)),
+        1 => drop(read_messages::<ServerReply>(stream)),
         2 => read_channel(stream),
         3 => read_language(stream),
         // Most of the others are orders with texts and lists.
@@ -52,9 +52,9 @@ fn read_messages<T: Serialize + DeserializeOwned + PartialEq + Debug>(stream: &[
     messages
 }
 
-fn check_call(call: &Call) {
-    let Call::Judge(request) = call else { return };
-    let Request::Program { suite, .. } = &**request else { return };
+fn check_call(call: &ClientCall) {
+    let ClientCall::Judge(request) = call else { return };
+    let JudgeRequest::Program { suite, .. } = &**request else { return };
     if suite.check().is_ok() {
         suite::check(suite);
     }
@@ -87,20 +87,20 @@ fn samples() -> &'static [Vec<u8>] {
         let calls = calls();
         let id = ContentId::of(b"test");
         let replies = [
-            Reply::Welcome {
+            ServerReply::Welcome {
                 languages: vec![Language::Python, Language::Go],
                 lacks: vec!["rust: install it".into()],
             },
-            Reply::Missing(vec![id]),
-            Reply::Stored(id),
-            Reply::Report(TestReport {
-                verdict: Verdict::RuntimeError(1),
+            ServerReply::Missing(vec![id]),
+            ServerReply::Stored(id),
+            ServerReply::Report(TestReport {
+                verdict: ProgramVerdict::RuntimeError(1),
                 message: "x".into(),
                 cpu_us: 7,
                 memory_peak: 9,
             }),
-            Reply::Done,
-            Reply::Refused { reason: "too much".into() },
+            ServerReply::Done,
+            ServerReply::Refused { reason: "too much".into() },
         ];
         let mut samples: Vec<_> = calls.chunks(1).filter_map(server_stream).collect();
         samples.extend(replies.chunks(1).filter_map(server_stream));
@@ -112,7 +112,7 @@ fn samples() -> &'static [Vec<u8>] {
     })
 }
 
-fn calls() -> [Call; 5] {
+fn calls() -> [ClientCall; 5] {
     let id = ContentId::of(b"test");
     let submission = Submission { language: Language::Python, source: "print(1)".into() };
     let files = FileNames { input: "sums.in".into(), output: "sums.out".into() };
@@ -124,13 +124,13 @@ fn calls() -> [Call; 5] {
         setup: String::new(),
         checks: vec!["assert f() == 1".into()],
     };
-    let options = Options { stop_early: true };
+    let options = JudgeOptions { stop_early: true };
     [
-        Call::Hello { protocol: PROTOCOL.into() },
-        Call::Missing(vec![id, id]),
-        Call::Put(b"1 2\n".to_vec().into()),
-        Call::Judge(Box::new(Request::Program { submission, suite, options })),
-        Call::Judge(Box::new(Request::Functions { source: "def f(): return 2".into(), task })),
+        ClientCall::Hello { protocol: PROTOCOL.into() },
+        ClientCall::Missing(vec![id, id]),
+        ClientCall::Put(b"1 2\n".to_vec().into()),
+        ClientCall::Judge(Box::new(JudgeRequest::Program { submission, suite, options })),
+        ClientCall::Judge(Box::new(JudgeRequest::Functions { source: "def f(): return 2".into(), task })),
     ]
 }
 

@@ -9,7 +9,7 @@ use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::snapshot::blocks::{GroupMask, MAX_GROUPS};
 use echo_protocol::snapshot::manifest::PieceIndex;
 use echo_protocol::net::snapshots::frames;
-use echo_protocol::net::snapshots::frames::{Answer, Ask, MAX_FRAME_BYTES, MAX_PAYLOAD_BYTES};
+use echo_protocol::net::snapshots::frames::{ServeMessage, PullMessage, MAX_FRAME_BYTES, MAX_PAYLOAD_BYTES};
 use echo_protocol::net::{read_frame, write_frame};
 use echo_protocol::snapshot::piece_set::{Holdings, MAX_PIECES, PieceSet};
 use echo_protocol::run::version::PolicyVersion;
@@ -32,8 +32,8 @@ fuzz_target!(|input: (u8, u8, u16, Vec<Edit>, &[u8])| {
         0 => read_plain(stream, cap.into()),
         1 => {
             let mut wanted = PieceSet::default();
-            for (ask, _) in read_wire::<Ask>(stream) {
-                if let Ask::Request { piece, .. } = ask {
+            for (ask, _) in read_wire::<PullMessage>(stream) {
+                if let PullMessage::Request { piece, .. } = ask {
                     let fresh = (piece.0 as usize) < MAX_PIECES && !wanted.contains(piece);
                     assert_eq!(wanted.insert(piece), fresh);
                 }
@@ -42,8 +42,8 @@ fuzz_target!(|input: (u8, u8, u16, Vec<Edit>, &[u8])| {
         }
         _ => {
             let mut held = Holdings::default();
-            for (answer, _) in read_wire::<Answer>(stream) {
-                if let Answer::Have { news } = answer {
+            for (answer, _) in read_wire::<ServeMessage>(stream) {
+                if let ServeMessage::Have { news } = answer {
                     news.into_iter().for_each(|(piece, groups)| hold(&mut held, piece, groups));
                 }
             }
@@ -114,14 +114,14 @@ fn samples() -> &'static [Vec<u8>] {
     SAMPLES.get_or_init(|| {
         let (piece, groups) = (PieceIndex(5), GroupMask(0b1011));
         let asks = [
-            Ask::Hello { version: PolicyVersion(3), manifest: ContentId::of(b"manifest") },
-            Ask::Request { piece, groups, tree: true },
-            Ask::Cancel { piece, groups },
+            PullMessage::Hello { version: PolicyVersion(3), manifest: ContentId::of(b"manifest") },
+            PullMessage::Request { piece, groups, tree: true },
+            PullMessage::Cancel { piece, groups },
         ];
         let answers = [
-            (Answer::Have { news: vec![(piece, groups), (PieceIndex(6), GroupMask(1))] }, 0),
-            (Answer::Group { piece, group: 1, leaves: 2 }, 70),
-            (Answer::Refused, 0),
+            (ServeMessage::Have { news: vec![(piece, groups), (PieceIndex(6), GroupMask(1))] }, 0),
+            (ServeMessage::Group { piece, group: 1, leaves: 2 }, 70),
+            (ServeMessage::Refused, 0),
         ];
         vec![
             [&[0, 0, 0, 3][..], b"abc", &[0; 4]].concat(),

@@ -6,9 +6,9 @@ use echo_sandbox::task::Response;
 use echo_sandbox::tasks::holdem::action::Action;
 use echo_sandbox::tasks::holdem::answer;
 use echo_sandbox::tasks::holdem::cards::card::{Card, Deck};
-use echo_sandbox::tasks::holdem::replay::{Record, replay};
+use echo_sandbox::tasks::holdem::replay::{HandRecord, replay};
 use echo_sandbox::tasks::holdem::stakes::Stakes;
-use echo_sandbox::tasks::holdem::table::{Deal, Event, Table};
+use echo_sandbox::tasks::holdem::table::{Deal, HandEvent, Table};
 use libfuzzer_sys::fuzz_target;
 
 /// Stacks of a hand: one more than a table seats.
@@ -22,8 +22,8 @@ fn run(cards: &[Card]) -> String {
 fn written(table: &Table, seats: usize) -> Vec<String> {
     let holes = (0..seats).filter_map(|seat| Some(format!("d dh p{} {}", seat + 1, run(&table.hole(seat)?))));
     let events = table.events().iter().filter_map(|event| match event {
-        Event::Board { cards, .. } => Some(format!("d db {}", run(cards))),
-        Event::Acted { seat, action, .. } => Some(match action {
+        HandEvent::Board { cards, .. } => Some(format!("d db {}", run(cards))),
+        HandEvent::Acted { seat, action, .. } => Some(match action {
             Action::Fold => format!("p{} f", seat + 1),
             Action::Call => format!("p{} cc", seat + 1),
             Action::RaiseTo(to) => format!("p{} cbr {to}", seat + 1),
@@ -70,7 +70,7 @@ fuzz_target!(|input: ([u8; 8], Vec<u16>, Vec<u16>, Vec<(u8, u16)>, &str)| {
 
     let Stakes { antes, blinds, min_bet, trim_antes } = stakes;
     let actions = written(&table, stacks.len());
-    let mut record = Record { antes, blinds, min_bet, trim_antes, starting_stacks: stacks, actions };
+    let mut record = HandRecord { antes, blinds, min_bet, trim_antes, starting_stacks: stacks, actions };
     let again =
         replay(&record, |_, table| assert!(table.legal().is_some())).expect("what was played replays");
     assert!(again.stacks().eq(table.stacks()));

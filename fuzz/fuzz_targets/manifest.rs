@@ -9,7 +9,7 @@ use echo_protocol::wire::content_id::{ChunkIndex, ContentId};
 use echo_protocol::snapshot::blocks::MAX_PIECE_BYTES;
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::snapshot::manifest::{DeltaEntry, MAX_MANIFEST_BYTES, Manifest, PieceIndex};
-use echo_protocol::snapshot::fetch_plan::Recipe;
+use echo_protocol::snapshot::fetch_plan::FetchPlan;
 use echo_protocol::wire::signed::Signed;
 use echo_protocol::run::version::PolicyVersion;
 use libfuzzer_sys::fuzz_target;
@@ -102,7 +102,7 @@ fn before(manifest: &Manifest) -> Option<Manifest> {
 
 /// Whoever follows a recipe has every chunk of the newest version in the end, and fetches what the recipe says.
 fn check_recipe(versions: &[Arc<Manifest>], held: impl Fn(&ContentId) -> bool) {
-    let recipe = Recipe::of(versions, &held);
+    let recipe = FetchPlan::of(versions, &held);
     let (mut here, mut bytes) = (BTreeSet::new(), 0);
     for (version, pieces) in &recipe.wanted {
         let manifest =

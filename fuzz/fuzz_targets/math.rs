@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use echo_sandbox::fuzzing::{equals_with, judge_counted};
 use echo_sandbox::tasks::math::{
-    MAX_STEPS, MatchType, Options, extract, gsm8k, judge, latex, vectors, verify,
+    MAX_STEPS, MatchType, MathOptions, extract, gsm8k, judge, latex, vectors, verify,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -85,13 +85,13 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// What stands alone in a frame is read as what stands in none.
-fn check_frame(formula: &str, options: &Options) {
+fn check_frame(formula: &str, options: &MathOptions) {
     let announces = ["boxed", "fbox", "final"].iter().any(|word| formula.to_lowercase().contains(word));
     if announces || !is_balanced(formula) {
         return;
     }
     let plain = latex(formula);
-    let options = Options { boxed_match_priority: Some(0), ..options.clone() };
+    let options = MathOptions { boxed_match_priority: Some(0), ..options.clone() };
     for response in [format!("The answer is \\boxed{{{formula}}}."), format!("\\boxed{{ {formula} }}")] {
         let (judged, [steps, ..]) = judge_counted("", &response, &options);
         // What cannot be read is looked for elsewhere.
@@ -112,7 +112,7 @@ fn is_balanced(text: &str) -> bool {
 }
 
 /// Options made of the bits of one byte.
-fn options(choice: u8) -> Options {
+fn options(choice: u8) -> MathOptions {
     let has = |bit: u8| choice >> bit & 1 == 1;
     let mut match_types = vec![MatchType::Latex, MatchType::Expr];
     if has(0) {
@@ -121,7 +121,7 @@ fn options(choice: u8) -> Options {
     if has(1) {
         match_types.reverse();
     }
-    Options {
+    MathOptions {
         match_types,
         precision: if has(2) { 6 } else { u32::from(choice) },
         strict: !has(3),

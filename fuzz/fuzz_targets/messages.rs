@@ -6,10 +6,10 @@ use std::sync::{LazyLock, OnceLock};
 
 use echo_fuzz::{Edit, edited, reread};
 use echo_protocol::run::charter::{Charter, MAX_CHARTER_BYTES, RunId, Sampling, Takeover, TaskSpec, TokenizerSpec};
-use echo_protocol::work::verification::{MAX_CAPACITY, MAX_HELD, Offer, Opinion, Report, Word};
+use echo_protocol::work::verification::{MAX_CAPACITY, MAX_HELD, Offer, Opinion, Report, VerifierMessage};
 use echo_protocol::wire::codec::{decode, encode};
 use echo_protocol::wire::content_id::ContentId;
-use echo_protocol::control::requests::{MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Neighbour, Neighbourhood, Peer, Request, Response};
+use echo_protocol::control::requests::{MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Neighbour, Neighbourhood, Peer, ControlRequest, ControlResponse};
 use echo_protocol::run::epoch::Epoch;
 use echo_protocol::control::heartbeat::{Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE};
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
@@ -19,7 +19,7 @@ use echo_protocol::work::order::OrderCounter;
 use echo_protocol::run::precision::{Caches, MAX_PRECISION_BYTES, PrecisionName};
 use echo_protocol::wire::rate::BytesPerSec;
 use echo_protocol::work::receipt::Receipt;
-use echo_protocol::dissemination::{Mode, Role};
+use echo_protocol::dissemination::{DisseminationMode, NeighbourRole};
 use echo_protocol::wire::signed::{ENVELOPE_BYTES, Signable, Signed};
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
@@ -45,7 +45,7 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
     let bytes = if bytes.is_empty() { &made } else { bytes };
     match kind % 14 {
         0 => {
-            if let Some(Request::Heartbeat(heartbeat)) = reread(bytes, MAX_REQUEST_BYTES) {
+            if let Some(ControlRequest::Heartbeat(heartbeat)) = reread(bytes, MAX_REQUEST_BYTES) {
                 check_heartbeat(heartbeat);
             }
         }
@@ -99,14 +99,14 @@ fn check_heartbeat(heartbeat: Heartbeat) {
     assert!(heartbeat.addresses.iter().all(|address| address.len() <= MAX_ADDRESS_BYTES));
     assert_eq!(heartbeat.clone().checked(), heartbeat);
     // Whoever is checked can say it to others.
-    Request::Heartbeat(heartbeat).to_bytes().expect("a heartbeat within its bounds is a request");
+    ControlRequest::Heartbeat(heartbeat).to_bytes().expect("a heartbeat within its bounds is a request");
 }
 
 fn check_response(bytes: &[u8]) {
     match reread(bytes, MAX_RESPONSE_BYTES) {
         Some(
-            Response::News { neighbourhood: Some(neighbourhood), .. }
-            | Response::Neighbours(Some(neighbourhood)),
+            ControlResponse::News { neighbourhood: Some(neighbourhood), .. }
+            | ControlResponse::Neighbours(Some(neighbourhood)),
         ) => {
             let bounded = neighbourhood.bounded();
             assert_ne!(bounded.digest(), 0);
@@ -119,15 +119,15 @@ fn check_response(bytes: &[u8]) {
             let mut peers = neighbours.iter().map(|neighbour| &neighbour.peer).chain(dial);
             assert!(peers.all(|peer| peer.addresses.len() <= MAX_PEER_ADDRESSES));
         }
-        Some(Response::Charter(charter)) => {
+        Some(ControlResponse::Charter(charter)) => {
             if let Ok((run, charter)) = Charter::open(&charter) {
                 assert!(run.as_bytes() != &[0; 32] && charter.validate().is_ok());
             }
         }
-        Some(Response::Manifest(Some(manifest))) => {
+        Some(ControlResponse::Manifest(Some(manifest))) => {
             assert!(manifest.open_from(&stranger().public()).is_err())
         }
-        Some(Response::Leases { leases, .. }) => {
+        Some(ControlResponse::Leases { leases, .. }) => {
             assert!(leases.iter().all(|lease| lease.open_from(&stranger().public()).is_err()));
         }
         _ => {}
@@ -185,16 +185,16 @@ fn check_charter(charter: &Charter) {
 
 /// Words have limits of their own besides those of their encoding.
 fn check_word(bytes: &[u8]) {
-    let Ok(word) = Word::from_bytes(bytes) else { return };
+    let Ok(word) = VerifierMessage::from_bytes(bytes) else { return };
     match &word {
-        Word::Offer(Offer { capacity, held }) => {
+        VerifierMessage::Offer(Offer { capacity, held }) => {
             assert!((1..=MAX_CAPACITY).contains(capacity) && held.len() <= MAX_HELD);
         }
-        Word::Report(report) => assert!(report.open_from(&stranger().public()).is_err()),
+        VerifierMessage::Report(report) => assert!(report.open_from(&stranger().public()).is_err()),
     }
     // Other forms of CBOR are read as well, and some are shorter than ours.
     if let Ok(written) = word.to_bytes() {
-        assert_eq!(Word::from_bytes(&written).expect("what was written is read"), word);
+        assert_eq!(VerifierMessage::from_bytes(&written).expect("what was written is read"), word);
     }
 }
 
@@ -286,13 +286,13 @@ fn words(run: RunId, key: &NodeKey) -> [Vec<u8>; 6] {
     let report = |opinion| signed(&body(opinion), key);
     let lie = report(Opinion::lie(RefuseReason::Sampling, "drawn otherwise"));
     let offer = Offer { capacity: 4, held: vec![PolicyVersion(2), PolicyVersion(3)] };
-    let sound = Word::Report(report(Opinion::Sound));
+    let sound = VerifierMessage::Report(report(Opinion::Sound));
     let unable = bytes(&body(Opinion::unable("no memory")));
     let bare = bytes(&body(Opinion::lie(RefuseReason::Sampling, "drawn otherwise")));
-    [bytes(&Word::Offer(offer)), bytes(&sound), lie.to_bytes(), bytes(&Word::Report(lie)), bare, unable]
+    [bytes(&VerifierMessage::Offer(offer)), bytes(&sound), lie.to_bytes(), bytes(&VerifierMessage::Report(lie)), bare, unable]
 }
 
-fn requests(me: PublicKey) -> [Request; 6] {
+fn requests(me: PublicKey) -> [ControlRequest; 6] {
     let heartbeat = Heartbeat {
         epoch: Epoch(2),
         installed: Some(PolicyVersion(2)),
@@ -307,16 +307,16 @@ fn requests(me: PublicKey) -> [Request; 6] {
         neighbourhood: 7,
     };
     [
-        Request::Charter,
-        Request::Heartbeat(heartbeat),
-        Request::Manifest(Some(PolicyVersion(3))),
-        Request::Lease { orders: 8, last: Some(HeldOrder { lease: LeaseId(3), counter: OrderCounter(9) }) },
-        Request::Return(Returned {
+        ControlRequest::Charter,
+        ControlRequest::Heartbeat(heartbeat),
+        ControlRequest::Manifest(Some(PolicyVersion(3))),
+        ControlRequest::Lease { orders: 8, last: Some(HeldOrder { lease: LeaseId(3), counter: OrderCounter(9) }) },
+        ControlRequest::Return(Returned {
             orders: vec![HeldOrder { lease: LeaseId(3), counter: OrderCounter(9) }],
             reason: ReturnReason::Undoable,
             detail: "a trap".into(),
         }),
-        Request::Neighbours { lost: vec![me] },
+        ControlRequest::Neighbours { lost: vec![me] },
     ]
 }
 
@@ -325,29 +325,29 @@ fn responses(
     charter: Signed<Charter>,
     lease: Signed<Lease>,
     manifest: Signed<Manifest>,
-) -> [Response; 8] {
+) -> [ControlResponse; 8] {
     let peer = Peer { key: me, addresses: vec!["/ip4/192.0.2.1/tcp/4001".into()] };
     let neighbourhood = Neighbourhood {
-        mode: Mode::Echo,
-        neighbours: vec![Neighbour { peer: peer.clone(), role: Role::Parent }],
+        mode: DisseminationMode::Echo,
+        neighbours: vec![Neighbour { peer: peer.clone(), role: NeighbourRole::Parent }],
         dial: vec![peer],
         consumers: vec![me],
     };
     [
-        Response::Charter(charter),
-        Response::News {
+        ControlResponse::Charter(charter),
+        ControlResponse::News {
             epoch: Epoch(2),
             wall: UnixMillis(1_700_000_000_000),
             newest: Some(PolicyVersion(3)),
             neighbourhood: Some(neighbourhood.clone()),
             ended: false,
         },
-        Response::Manifest(None),
-        Response::Manifest(Some(manifest)),
-        Response::Leases { leases: vec![lease], retry_after_ms: 500 },
-        Response::Neighbours(Some(neighbourhood)),
-        Response::Returned,
-        Response::Refused("not now".into()),
+        ControlResponse::Manifest(None),
+        ControlResponse::Manifest(Some(manifest)),
+        ControlResponse::Leases { leases: vec![lease], retry_after_ms: 500 },
+        ControlResponse::Neighbours(Some(neighbourhood)),
+        ControlResponse::Returned,
+        ControlResponse::Refused("not now".into()),
     ]
 }
 

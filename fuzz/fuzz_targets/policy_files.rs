@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Once, OnceLock};
 
-use echo_policy::audit::{Sample, Tolerance, examine};
+use echo_policy::audit::{ClaimedSample, Tolerance, examine};
 use echo_policy::text::chat::{ChatTemplate, MAX_OUTPUT_BYTES, MAX_TEMPLATE_BYTES};
 use echo_policy::model::config::{MAX_PARAMETERS, ModelConfig};
 use echo_policy::generation::{Completion, Generation, Policy, SampleRequest};
@@ -103,7 +103,7 @@ fn generate(policy: &Arc<Policy>) {
         let samples = completions.iter().enumerate().map(|(index, completion)| {
             let mut said = completion.clone();
             change(&mut said);
-            Sample::new(
+            ClaimedSample::new(
                 index as u32,
                 said.tokens.into_iter().map(|id| (id, true)),
                 &said.logprobs,

@@ -10,7 +10,7 @@ use echo_protocol::wire::codec::{decode, encode};
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::work::order::OrderCounter;
-use echo_protocol::work::receipt::{Account, Finding, Receipt, SEQUENCE_STRETCH};
+use echo_protocol::work::receipt::{Account, ReceiptFinding, Receipt, SEQUENCE_STRETCH};
 use echo_protocol::wire::signed::Signed;
 use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES};
 use echo_protocol::wire::time::UnixMillis;
@@ -56,7 +56,7 @@ fn account(pile: &[Signed<Receipt>], from: u64) -> (Account, Vec<Range<u64>>) {
     }
     account.close(from);
     let gaps = account.findings.iter().filter_map(|finding| match finding {
-        Finding::Missing(gap) => Some(gap.clone()),
+        ReceiptFinding::Missing(gap) => Some(gap.clone()),
         _ => None,
     });
     let gaps = gaps.collect();

@@ -4,7 +4,7 @@
 
 use echo_protocol::run::charter::TaskSpec;
 use echo_protocol::work::trajectory::{MAX_OMEGA_ENTRIES, MAX_OMEGA_TEXT, MetaValue};
-use echo_sandbox::task::episode::{Play, Step};
+use echo_sandbox::task::episode::{Play, EpisodeStep};
 use echo_sandbox::task::files::TaskFiles;
 use echo_sandbox::rollout::mix::TaskMix;
 use echo_sandbox::tasks::registry;
@@ -114,8 +114,8 @@ fn play(task: &dyn Task, seed: TaskSeed, turns: &[Said<'_>]) -> Verdict {
         let response = Response { text: &text, finished: !matches!(said, Said::Cut(_)) };
         let left = if matches!(said, Said::Last(_)) { 0 } else { 100 };
         match play.turn(&response, left).expect("an environment keeps to its own bounds") {
-            Step::Over { verdict, .. } => return verdict,
-            Step::Heard(text) => {
+            EpisodeStep::Over { verdict, .. } => return verdict,
+            EpisodeStep::Heard(text) => {
                 heard += text.len();
                 assert!(heard <= task.longest_heard());
             }

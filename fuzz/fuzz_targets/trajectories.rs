@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use echo_policy::audit::{Finding, Sample, Tolerance, examine};
+use echo_policy::audit::{SampleFinding, ClaimedSample, Tolerance, examine};
 use echo_policy::model::config::{ModelConfig, TinySizes};
 use echo_policy::generation::{Completion, EngineError, Generation, Policy, SampleRequest};
 use echo_policy::sampling::SamplingParams;
@@ -21,7 +21,7 @@ use echo_protocol::work::trajectory;
 use echo_protocol::work::trajectory::{Form, MAX_TURNS, Trajectory, TrajectoryGroup, VersionSpan};
 use echo_protocol::run::version::PolicyVersion;
 use echo_sandbox::rollout::assignment::Assignment;
-use echo_sandbox::task::episode::Step;
+use echo_sandbox::task::episode::EpisodeStep;
 use echo_sandbox::task::files::TaskFiles;
 use echo_sandbox::rollout::judge::{REWARD_TOLERANCE, judge};
 use echo_sandbox::tasks::registry;
@@ -157,7 +157,7 @@ fn played(assignment: &Assignment<'_>, limit: usize, said: &[Said<'_>]) -> Traje
         response.extend(&turn);
         turns.push(turn.len() as u32);
         let step = play.turn(&Response { text: &text, finished }, limit - response.len());
-        if let Step::Over { verdict, finished } = step.expect("an environment keeps to its own bounds") {
+        if let EpisodeStep::Over { verdict, finished } = step.expect("an environment keeps to its own bounds") {
             let turns = trajectory::turns(turns);
             let (reward, omega) = (verdict.reward, verdict.metadata);
             return filled(Trajectory {
@@ -281,8 +281,8 @@ fn drawn(assignment: &Assignment<'_>, response: &[u32], limit: usize) -> Option<
         let text = Characters.decode(words).ok()?;
         let response_now = Response { text: &text, finished: end.is_some() };
         match play.turn(&response_now, limit - at).expect("an environment keeps to its own bounds") {
-            Step::Heard(text) => heard.push(text),
-            Step::Over { verdict, finished } => {
+            EpisodeStep::Heard(text) => heard.push(text),
+            EpisodeStep::Over { verdict, finished } => {
                 let turns = trajectory::turns(turns);
                 return (at == response.len()).then_some(Drawn { turns, stopped: finished, verdict, heard });
             }
@@ -384,13 +384,13 @@ fn audit(index: u8, tokens: &[(u8, u32)], logprobs: &[(u8, f32)], fewer: u8) {
         assert!(found.fault.is_some(), "{claimed:?}");
     }
     if changed.range(..looked_at).all(|(at, logprob)| *logprob == honest.logprobs[*at]) {
-        assert_eq!(found, Finding::default());
+        assert_eq!(found, SampleFinding::default());
     }
 }
 
-fn examined(index: u32, claimed: &Completion) -> Result<Finding, EngineError> {
+fn examined(index: u32, claimed: &Completion) -> Result<SampleFinding, EngineError> {
     let (policy, params) = (samples().0.clone(), SamplingParams::unbiased(TOKENS));
     let tokens = claimed.tokens.iter().map(|token| (*token, true));
-    let sample = Sample::new(index, tokens, &claimed.logprobs, claimed.versions.iter().copied());
+    let sample = ClaimedSample::new(index, tokens, &claimed.logprobs, claimed.versions.iter().copied());
     examine(&[policy], &PROMPT, &SEED, &params, [sample], &Tolerance::f32(params.temperature))
 }

@@ -44,7 +44,7 @@ pub use crate::training::evaluation::options::EvaluationSection;
 pub use crate::training::options::TrainSection;
 pub use crate::training::precision_weights::PrecisionWeights;
 pub use crate::verification::panel::options::VerifySection;
-pub use error::ConfigError;
+pub use error::RunFileError;
 pub use model::{ModelSection, TinySection};
 pub use run::RunSection;
 pub use sampling::SamplingSection;
@@ -116,15 +116,15 @@ pub struct RunConfig {
 
 impl RunConfig {
     /// Reads and checks a run file; its relative paths become relative to the file.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let read = |e: std::io::Error| ConfigError::Read { path: path.to_owned(), cause: e.to_string() };
+    pub fn load(path: &Path) -> Result<Self, RunFileError> {
+        let read = |e: std::io::Error| RunFileError::Read { path: path.to_owned(), cause: e.to_string() };
         if std::fs::metadata(path).map_err(read)?.len() > MAX_FILE_BYTES {
-            return Err(ConfigError::Read { path: path.to_owned(), cause: "longer than 1 MiB".into() });
+            return Err(RunFileError::Read { path: path.to_owned(), cause: "longer than 1 MiB".into() });
         }
         let text = std::fs::read_to_string(path).map_err(read)?;
         let refuse = |cause: String| {
             let cause = format!("{}{}", cause.trim_end(), tasks::hint(&cause));
-            ConfigError::Parse { path: path.to_owned(), cause }
+            RunFileError::Parse { path: path.to_owned(), cause }
         };
         let mut config = Self::parse(&text).map_err(|e| refuse(e.to_string()))?;
         let base = path.parent().unwrap_or(Path::new(""));
@@ -142,9 +142,9 @@ impl RunConfig {
     }
 
     /// Checks everything that can be checked without opening the model.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), RunFileError> {
         if self.model.path.is_some() == self.model.tiny.is_some() {
-            return Err(ConfigError::Model);
+            return Err(RunFileError::Model);
         }
         self.validate_unused()?;
         self.staleness()?;
@@ -199,7 +199,7 @@ impl RunConfig {
     }
 
     /// Refuses what would be looked at by nobody.
-    fn validate_unused(&self) -> Result<(), ConfigError> {
+    fn validate_unused(&self) -> Result<(), RunFileError> {
         if self.model.tiny.is_some() && self.model.chat.is_some() {
             let found = self.model.chat.unwrap_or_default().to_string();
             let rule = "a model of [model.tiny] has no chat template: leave it out";
@@ -210,7 +210,7 @@ impl RunConfig {
         match self.data.keys().find(|name| !is_made_of_file(name)) {
             Some(name) => {
                 let known = from_files().collect::<Vec<_>>().join(", ");
-                Err(ConfigError::Data { name: name.clone(), known })
+                Err(RunFileError::Data { name: name.clone(), known })
             }
             None => Ok(()),
         }
@@ -227,7 +227,7 @@ impl RunConfig {
     }
 
     /// The staleness policy that `[staleness]` comes to: S, κ, η and the order of batches.
-    pub fn staleness(&self) -> Result<Staleness, ConfigError> {
+    pub fn staleness(&self) -> Result<Staleness, RunFileError> {
         self.staleness.policy()
     }
 }

@@ -32,12 +32,12 @@ pub mod score;
 pub mod trust;
 mod view;
 
-use crate::reputation::{Network, Owners};
+use crate::reputation::{NetworkPrefix, Owners};
 use chains::Chains;
 use corrupt_peers::Rotten;
 use echo_protocol::control::heartbeat::{ACTIVE_FOR_MS, Heartbeat, LOST_AFTER_MS, UplinkReport};
 use echo_protocol::control::requests::Peer;
-use echo_protocol::dissemination::Mode;
+use echo_protocol::dissemination::DisseminationMode;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::rate::BytesPerSec;
@@ -46,7 +46,7 @@ use graph::Graph;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trust::Accusations;
 
-pub use member::{Member, Standing};
+pub use member::{ForwardingStanding, Member};
 pub use ranking::UNKNOWN_UPLINK;
 pub use view::MemberView;
 
@@ -76,7 +76,7 @@ const BELIEVED: u64 = 2;
 #[derive(Clone, Debug)]
 pub struct FleetConfig {
     /// How snapshots are spread.
-    pub mode: Mode,
+    pub mode: DisseminationMode,
     /// B0: the source's uplink.
     pub uplink: BytesPerSec,
     /// B̂w: a node's uplink; `None` is the median of those that nodes declared or others measured.
@@ -149,7 +149,7 @@ impl Fleet {
     /// Tells whether a node has a good record, and where it is; to be told before its
     /// heartbeats, of a member. Only while it has one, what it says of rotten neighbours counts
     /// for others than itself.
-    pub fn weigh(&mut self, node: &PublicKey, known: bool, network: Option<Network>) {
+    pub fn weigh(&mut self, node: &PublicKey, known: bool, network: Option<NetworkPrefix>) {
         let owner = known.then(|| self.config.owners.owner(*node, network));
         if let Some(member) = self.members.get_mut(node) {
             member.owner = owner;
@@ -195,9 +195,9 @@ impl Fleet {
             (member.record, member.standing) = (known.record, known.standing);
         }
         if self.rotten.condemns(&node) {
-            member.standing = Standing::Banned;
+            member.standing = ForwardingStanding::Banned;
         } else if self.rotten.accuses(now, &node) {
-            member.standing = Standing::Out(now);
+            member.standing = ForwardingStanding::Out(now);
         }
         self.members.insert(node, member);
     }
@@ -273,9 +273,9 @@ impl Fleet {
     pub fn cut_off(&mut self, node: &PublicKey) {
         self.rotten.met(*node);
         if let Some(member) = self.members.get_mut(node)
-            && member.standing != Standing::Banned
+            && member.standing != ForwardingStanding::Banned
         {
-            member.standing = Standing::Banned;
+            member.standing = ForwardingStanding::Banned;
             self.displace(node);
         }
     }
@@ -285,10 +285,10 @@ impl Fleet {
     pub fn pardon(&mut self, node: &PublicKey) {
         self.rotten.forgive(node);
         if let Some(known) = self.recalled.get_mut(node) {
-            known.standing = Standing::default();
+            known.standing = ForwardingStanding::default();
         }
         if let Some(member) = self.members.get_mut(node) {
-            member.standing = Standing::default();
+            member.standing = ForwardingStanding::default();
             if self.present.contains(node) {
                 self.place(node);
             }

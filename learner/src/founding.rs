@@ -38,7 +38,7 @@ use echo_protocol::wire::signed::Signed;
 use echo_protocol::wire::time::UnixMillis;
 use echo_sandbox::task::files::TaskFiles;
 use error::io_error;
-use start::Start;
+use start::StartingPoint;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub struct Founded {
 
 /// A directory in which a run may be founded, and nobody else can work meanwhile.
 #[derive(Debug)]
-pub struct Claim {
+pub struct ClaimedRunDir {
     dir: RunDir,
     lock: RunLock,
 }
@@ -79,14 +79,14 @@ pub struct Claim {
 ///
 /// # Errors
 /// When another learner works there, or there is a run already.
-pub fn claim(config: &RunConfig) -> Result<Claim, PrepareError> {
+pub fn claim(config: &RunConfig) -> Result<ClaimedRunDir, PrepareError> {
     let dir = RunDir::new(&config.run.dir);
     let lock = lock(&dir)?;
     if dir.charter().exists() {
         return Err(PrepareError::Exists(dir.path().to_owned()));
     }
     check_remains(&dir)?;
-    Ok(Claim { dir, lock })
+    Ok(ClaimedRunDir { dir, lock })
 }
 
 /// A directory that has come to something and has no charter has lost it: a run that is founded there would
@@ -108,12 +108,12 @@ fn lock(dir: &RunDir) -> Result<RunLock, PrepareError> {
     })
 }
 
-/// Claims the directory of `config` and founds a run there: [`Claim::found`].
+/// Claims the directory of `config` and founds a run there: [`ClaimedRunDir::found`].
 pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Founded, PrepareError> {
     claim(config)?.found(config, progress)
 }
 
-impl Claim {
+impl ClaimedRunDir {
     /// Founds a run: makes the starting policy, signs the charter, and writes both. `progress` hears of
     /// warm-up updates and their loss.
     ///
@@ -157,7 +157,7 @@ impl Claim {
         let key = dir.key()?;
         let tasks = Tasks::read(config)?;
         tasks.keep(&dir)?;
-        let start = Start::at(policy)?;
+        let start = StartingPoint::at(policy)?;
         let charter = Signed::sign(&start.charter(config, &tasks, &key, clock::wall())?, &key)?;
         let (run, opened) = Charter::open(&charter)?;
         let workload = Workload::open(run, opened, policy, &tasks.files)?;
@@ -198,7 +198,7 @@ pub(crate) fn begin(
     {
         return Err(PrepareError::NoSolutions(task.name()));
     }
-    let start = Start::of(config, &tasks.mix)?;
+    let start = StartingPoint::of(config, &tasks.mix)?;
     let files = start.files.as_deref().unwrap_or(Path::new(""));
     let charter = Signed::sign(&start.charter(config, &tasks, key, created)?, key)?;
     let (run, opened) = Charter::open(&charter)?;
@@ -213,7 +213,7 @@ pub(crate) fn begin(
 
 /// A run as it is kept in its directory.
 #[derive(Debug)]
-pub struct Kept {
+pub struct FoundedRun {
     /// The run directory, as it was named.
     pub dir: RunDir,
     /// The run file as it is kept there, with absolute paths.
@@ -228,7 +228,7 @@ pub struct Kept {
 ///
 /// # Errors
 /// When there is no run, or a file of it is damaged or gone.
-pub fn read(path: &Path) -> Result<Kept, PrepareError> {
+pub fn read(path: &Path) -> Result<FoundedRun, PrepareError> {
     let dir = RunDir::new(path);
     if !dir.charter().exists() {
         return Err(PrepareError::NotARun(path.to_owned()));
@@ -240,7 +240,7 @@ pub fn read(path: &Path) -> Result<Kept, PrepareError> {
     let (run, opened): (RunId, Charter) = Charter::open(&charter)?;
     let files = kept_files(&dir, &opened.tasks)?;
     let workload = Workload::open(run, opened, &dir.start(), &files)?;
-    Ok(Kept { dir, config, charter, workload })
+    Ok(FoundedRun { dir, config, charter, workload })
 }
 
 /// Reads a charter whose signature holds.
@@ -263,7 +263,7 @@ pub fn find(path: &Path) -> Result<Founded, PrepareError> {
         return Err(PrepareError::NotARun(path.to_owned()));
     }
     let lock = lock(&dir)?;
-    let Kept { dir, config, charter, workload } = read(path)?;
+    let FoundedRun { dir, config, charter, workload } = read(path)?;
     let key = dir.key()?;
     let (found, named) = (key.public(), workload.charter.learner);
     if found != named {

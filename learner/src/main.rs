@@ -5,14 +5,14 @@
 
 use anyhow::Context;
 use clap::Parser;
-use echo_learner::commands::cli::{Cli, Command};
+use echo_learner::commands::cli::{Cli, LearnerCommand};
 use echo_learner::commands::{bench, export, prefilter, preflight, publish, warmup};
 use echo_learner::config::RunConfig;
 use echo_learner::founding;
 use echo_learner::run::{capacity, daemon};
 use echo_learner::server::moderation;
 use echo_learner::storage::run_dir::RunDir;
-use echo_learner::training::objective::{Choice, Preset};
+use echo_learner::training::objective::{ObjectiveChoice, Preset};
 use echo_protocol::net::peer_id_of;
 use echo_protocol::program::error_chain::told;
 use echo_protocol::program::output::{note, print};
@@ -66,17 +66,20 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         // It would say on standard error, with a panic, that standard error cannot be written.
         .log_internal_errors(false)
         .init();
-    if matches!(cli.command, Command::Run { .. } | Command::Resume { .. } | Command::Publish { .. }) {
+    if matches!(
+        cli.command,
+        LearnerCommand::Run { .. } | LearnerCommand::Resume { .. } | LearnerCommand::Publish { .. }
+    ) {
         preflight::threads()?;
     }
     match cli.command {
-        Command::Run { config: file } => {
+        LearnerCommand::Run { config: file } => {
             let signals = listen()?;
             let config = RunConfig::load(&file)?;
             warn(&capacity::warnings(&config, &config.staleness()?));
             work(found(&config, &file)?, &signals)
         }
-        Command::Resume { dir } => {
+        LearnerCommand::Resume { dir } => {
             let signals = listen()?;
             let founded = founding::find(&dir)?;
             warn(&capacity::warnings(&founded.config, &founded.workload.charter.staleness));
@@ -84,24 +87,24 @@ fn act(cli: Cli) -> anyhow::Result<()> {
             preflight::resuming(&founded.config, &founded.dir.config())?;
             work(founded, &signals)
         }
-        Command::Export(plan) => export(&plan),
-        Command::Warmup { config, output } => {
+        LearnerCommand::Export(plan) => export(&plan),
+        LearnerCommand::Warmup { config, output } => {
             listen()?;
             warmup::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
-        Command::Prefilter { config, plan } => {
+        LearnerCommand::Prefilter { config, plan } => {
             listen()?;
             prefilter::prefilter(&RunConfig::load(&config)?, &plan).map(drop)
         }
-        Command::Bench { config, plan } => {
+        LearnerCommand::Bench { config, plan } => {
             listen()?;
             bench::run(&RunConfig::load(&config)?, &plan)
         }
-        Command::Objectives { name } => objectives(name.as_deref()),
-        Command::Metrics => Ok(print(&echo_learner::telemetry::exporters::catalog::table())?),
-        Command::Peers(command) => echo_learner::commands::peers::run(&command),
-        Command::Identity { dir } => identity(&dir),
-        Command::Publish { config, plan } => publish(&config, &plan),
+        LearnerCommand::Objectives { name } => objectives(name.as_deref()),
+        LearnerCommand::Metrics => Ok(print(&echo_learner::telemetry::exporters::catalog::table())?),
+        LearnerCommand::Peers(command) => echo_learner::commands::peers::run(&command),
+        LearnerCommand::Identity { dir } => identity(&dir),
+        LearnerCommand::Publish { config, plan } => publish(&config, &plan),
     }
 }
 
@@ -122,13 +125,13 @@ fn work(founded: founding::Founded, signals: &Signals) -> anyhow::Result<()> {
     runtime.block_on(daemon::work(founded, signals)).map(drop)
 }
 
-fn export(plan: &export::Plan) -> anyhow::Result<()> {
+fn export(plan: &export::ExportPlan) -> anyhow::Result<()> {
     listen()?;
     let version = tokio::runtime::Runtime::new()?.block_on(export::export(plan))?;
     Ok(print(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
 }
 
-fn publish(file: &Path, plan: &publish::Plan) -> anyhow::Result<()> {
+fn publish(file: &Path, plan: &publish::RehearsalPlan) -> anyhow::Result<()> {
     let signals = listen()?;
     let config = RunConfig::load(file)?;
     let claim = founding::claim(&config)?;
@@ -155,7 +158,7 @@ fn objectives(name: Option<&str>) -> anyhow::Result<()> {
     };
     let preset = Preset::named(name)
         .with_context(|| format!("no objective is called {name:?}: `echo-learner objectives` lists them"))?;
-    Ok(print(&Choice::from(preset).expansion())?)
+    Ok(print(&ObjectiveChoice::from(preset).expansion())?)
 }
 
 fn identity(dir: &Path) -> anyhow::Result<()> {

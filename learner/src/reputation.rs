@@ -5,7 +5,7 @@
 //! and never held against anybody. Lies add up and fade with a half-life. Too many within it
 //! **suspend** their key; each suspension is twice as long as the one before, and the last is a
 //! **ban**, until the operator pardons. Keys cost nothing, addresses do: when several keys of one
-//! network ([`Network`]) were suspended, newcomers from there are not heard for a while either.
+//! network ([`NetworkPrefix`]) were suspended, newcomers from there are not heard for a while either.
 //! Keys with a record of their own are, and no network is ever banned but by the operator.
 //!
 //! What was accepted lowers the share of a peer's groups that is looked at again
@@ -49,7 +49,7 @@ use serde::{Deserialize, Serialize};
 
 pub use fault::Fault;
 pub use journal::{RECEIPTS_KEPT, RecordJournal};
-pub use network::{LIARS_WITHIN_MS, NETWORK_LIARS, Network, NetworkRecord};
+pub use network::{LIARS_WITHIN_MS, NETWORK_LIARS, NetworkPrefix, NetworkRecord};
 pub use owner::{Owner, Owners};
 pub use peer::{PROBATION, PeerRecord};
 pub use silence::{Silence, date};
@@ -107,7 +107,7 @@ pub enum Subject {
     /// One key, wherever it connects from.
     Peer(PublicKey),
     /// All keys of a network, those with a good record too.
-    Network(Network),
+    Network(NetworkPrefix),
 }
 
 /// What the operator decides.
@@ -127,9 +127,9 @@ pub struct Record {
     peers: BTreeMap<PublicKey, PeerRecord>,
     /// Peers in the order in which they are forgotten.
     worth: BTreeSet<(peer::Worth, UnixMillis, PublicKey)>,
-    networks: BTreeMap<Network, NetworkRecord>,
+    networks: BTreeMap<NetworkPrefix, NetworkRecord>,
     /// Where the peers are that are connected now.
-    connected: BTreeMap<PublicKey, Network>,
+    connected: BTreeMap<PublicKey, NetworkPrefix>,
     /// Bytes of the operator's journal that were followed.
     decided: u64,
     changes: Changes,
@@ -144,7 +144,7 @@ pub struct Record {
 struct Changes {
     /// Keys whose records have changed, or were forgotten.
     peers: BTreeSet<PublicKey>,
-    networks: BTreeSet<Network>,
+    networks: BTreeSet<NetworkPrefix>,
     decided: bool,
     /// Somebody's standing has changed: that is not to be lost.
     urgent: bool,
@@ -172,7 +172,7 @@ impl Record {
     }
 
     /// Notes from where a peer is connected.
-    pub fn connected(&mut self, peer: PublicKey, network: Option<Network>) {
+    pub fn connected(&mut self, peer: PublicKey, network: Option<NetworkPrefix>) {
         match network {
             Some(network) => self.connected.insert(peer, network),
             None => self.connected.remove(&peer),
@@ -215,7 +215,7 @@ impl Record {
     }
 
     /// Where a peer is connected, or was last.
-    pub fn network(&self, peer: &PublicKey) -> Option<Network> {
+    pub fn network(&self, peer: &PublicKey) -> Option<NetworkPrefix> {
         let before = || self.peers.get(peer).and_then(|record| record.network);
         self.connected.get(peer).copied().or_else(before)
     }
@@ -319,7 +319,7 @@ impl Record {
     }
 
     /// Networks from which somebody was suspended, and those about which the operator has decided.
-    pub fn networks(&self) -> &BTreeMap<Network, NetworkRecord> {
+    pub fn networks(&self) -> &BTreeMap<NetworkPrefix, NetworkRecord> {
         &self.networks
     }
 
@@ -367,12 +367,12 @@ impl Record {
     }
 
     /// Notes that a key of this network was suspended or banned.
-    fn network_liar(&mut self, now: UnixMillis, network: Network, peer: PublicKey) {
+    fn network_liar(&mut self, now: UnixMillis, network: NetworkPrefix, peer: PublicKey) {
         let suspension_ms = self.config.suspension_ms;
         self.change_network(network, |record| record.liar(now, peer, suspension_ms));
     }
 
-    fn change_network(&mut self, network: Network, change: impl FnOnce(&mut NetworkRecord)) {
+    fn change_network(&mut self, network: NetworkPrefix, change: impl FnOnce(&mut NetworkRecord)) {
         change(self.networks.entry(network).or_default());
         self.changes.networks.insert(network);
         self.revision += 1;

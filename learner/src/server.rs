@@ -1,7 +1,7 @@
 //! The learner on the network: answers nodes, takes their groups in, serves snapshots.
 //!
 //! Everything here is passive (RLAX): it reacts to nodes and to the learning thread, and decides
-//! nothing about training. What it shares with the learning thread is [`Shared`]; the learning
+//! nothing about training. What it shares with the learning thread is [`SharedState`]; the learning
 //! thread waits there for groups, and the releasing thread tells it what was published.
 //!
 //! This folder imports `intake`, `verification`, `reputation`, `fleet`, `training` (sequences),
@@ -62,7 +62,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 const LOOK_SEED: &[u8] = b"echo look draws 1";
 
 /// What the network side and the learning thread share.
-pub struct Shared {
+pub struct SharedState {
     /// What the charter means.
     pub workload: Arc<Workload>,
     /// The charter as nodes get it.
@@ -89,7 +89,7 @@ pub struct Shared {
     ended: Mutex<bool>,
 }
 
-impl Shared {
+impl SharedState {
     /// The shared state of a run of which the last `keep_versions` published versions are served.
     pub fn new(
         workload: Arc<Workload>,
@@ -223,7 +223,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Serves nodes until the host stops. Returns earlier only when a part of it has failed.
 pub async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     host: Host,
     snapshots: Snapshots,
     events: HostEvents,
@@ -251,7 +251,7 @@ pub async fn serve(
 
 /// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and
 /// has the record written.
-async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
+async fn sweep(shared: Arc<SharedState>, snapshots: Snapshots) {
     let (mut told_consumers, mut told_leaves) = (Vec::new(), Vec::new());
     let mut back_by = Some(clock::now().plus(BACK_WITHIN_MS));
     loop {
@@ -294,7 +294,7 @@ async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
 }
 
 /// The source's own events: only damage to its chunks matters, and the next publication writes them again.
-async fn watch(shared: Arc<Shared>, mut events: mpsc::Receiver<SnapshotEvent>) {
+async fn watch(shared: Arc<SharedState>, mut events: mpsc::Receiver<SnapshotEvent>) {
     while let Some(event) = events.recv().await {
         match event {
             SnapshotEvent::AskNeighbours { .. } => {

@@ -99,14 +99,18 @@ impl WriteBatch {
         self.writes.iter().map(|((tree, key), value)| (*tree, key.as_slice(), value.as_deref()))
     }
 
-    fn check_limits(&self) -> Result<(), StoreError> {
+    fn check_limits(&self) -> Result<(), ObjectStoreError> {
         for (_, key, value) in self.writes() {
             if key.len() > MAX_KEY_BYTES {
-                return Err(StoreError::TooLarge { what: "key", bytes: key.len(), limit: MAX_KEY_BYTES });
+                return Err(ObjectStoreError::TooLarge {
+                    what: "key",
+                    bytes: key.len(),
+                    limit: MAX_KEY_BYTES,
+                });
             }
             let bytes = value.map_or(0, <[u8]>::len);
             if bytes > MAX_VALUE_BYTES {
-                return Err(StoreError::TooLarge { what: "value", bytes, limit: MAX_VALUE_BYTES });
+                return Err(ObjectStoreError::TooLarge { what: "value", bytes, limit: MAX_VALUE_BYTES });
             }
         }
         Ok(())
@@ -115,7 +119,7 @@ impl WriteBatch {
 
 /// Why a store could not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
+pub enum ObjectStoreError {
     /// No space is left.
     #[error("the disk of the store at {path} is full: free some space, then restart the learner")]
     Full {
@@ -181,7 +185,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the store fails.
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, ObjectStoreError>;
 
     /// Shows the entries of `tree` in key order, beginning with the first that is not below `from`, for as
     /// long as `each` says true.
@@ -193,13 +197,13 @@ pub trait Store: Send + Sync {
         tree: Tree,
         from: &[u8],
         each: &mut dyn FnMut(&[u8], Vec<u8>) -> bool,
-    ) -> Result<(), StoreError>;
+    ) -> Result<(), ObjectStoreError>;
 
     /// Shows every entry of `tree`, in key order.
     ///
     /// # Errors
     /// As [`Store::visit_from`], over the whole tree.
-    fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), StoreError> {
+    fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), ObjectStoreError> {
         self.visit_from(tree, &[], &mut |key, value| {
             each(key, value);
             true
@@ -210,13 +214,13 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the store fails or a limit is exceeded; nothing of the batch is applied then.
-    fn apply(&self, batch: &WriteBatch) -> Result<(), StoreError>;
+    fn apply(&self, batch: &WriteBatch) -> Result<(), ObjectStoreError>;
 
     /// Makes every batch applied so far durable.
     ///
     /// # Errors
     /// When the store fails; then it is unknown how many of the batches since the last flush are durable.
-    fn flush(&self) -> Result<(), StoreError>;
+    fn flush(&self) -> Result<(), ObjectStoreError>;
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ Stop it with Ctrl-C: who waits is told, runs that go on are ended by their limit
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: NodeCommand,
     /// Settings.
     #[command(flatten)]
     pub flags: Flags,
@@ -85,7 +85,7 @@ pub struct Cli {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
-pub enum Command {
+pub enum NodeCommand {
     /// Join the run and work until it ends
     Run,
     /// Print the effective settings and where each came from
@@ -146,7 +146,7 @@ mod tests {
         Cli::command().debug_assert();
         let cli = Cli::try_parse_from(["echo-node", "--threads", "2", "config", "--json", "--role", "relay"])
             .unwrap();
-        assert_eq!(cli.command, Command::Config { json: true });
+        assert_eq!(cli.command, NodeCommand::Config { json: true });
         assert_eq!((cli.flags.threads, cli.flags.roles), (Some(2), Some(vec![Role::Relay])));
     }
 
@@ -154,7 +154,7 @@ mod tests {
     fn a_verify_server_needs_a_socket_and_little_else() {
         let parse = |words: &[&str]| {
             let cli = Cli::try_parse_from(["echo-node", "verify-server"].iter().chain(words)).ok()?;
-            let Command::VerifyServer(options) = cli.command else { return None };
+            let NodeCommand::VerifyServer(options) = cli.command else { return None };
             Some(options)
         };
         assert_eq!(parse(&[]), None);

@@ -11,13 +11,13 @@ use anyhow::Context;
 use clap::Parser;
 use echo_node::cli::verify_server;
 use echo_node::cli::verify_server::VerifyServer;
-use echo_node::cli::{Cli, Command, Receipts};
+use echo_node::cli::{Cli, NodeCommand, Receipts};
 use echo_node::delivery::receipts::show;
 use echo_node::devices::hardware;
 use echo_node::devices::hardware::Hardware;
 use echo_node::preflight::{self, Problem};
 use echo_node::runtime;
-use echo_node::runtime::Summary;
+use echo_node::runtime::NodeSummary;
 use echo_node::settings::{Config, Settings};
 use echo_node::status::reporter::line;
 use echo_node::status::screen::Screen;
@@ -52,17 +52,17 @@ fn main() -> ExitCode {
 fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
     let config = Config::load(&cli.flags, std::env::vars_os())?;
     match &cli.command {
-        Command::Run => run(&config.settings),
-        Command::Config { json: true } => print_json(&json!(config.report())),
-        Command::Config { json: false } => {
+        NodeCommand::Run => run(&config.settings),
+        NodeCommand::Config { json: true } => print_json(&json!(config.report())),
+        NodeCommand::Config { json: false } => {
             print(&config.table().to_string())?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Identity { json } => identity(&config.settings, *json),
-        Command::Receipts(command) => receipts(&config.settings, command),
-        Command::Preflight { json } => preflight(&config.settings, *json),
-        Command::Hardware(options) => hardware(&config.settings, options),
-        Command::VerifyServer(options) => verify_server(&config.settings, options),
+        NodeCommand::Identity { json } => identity(&config.settings, *json),
+        NodeCommand::Receipts(command) => receipts(&config.settings, command),
+        NodeCommand::Preflight { json } => preflight(&config.settings, *json),
+        NodeCommand::Hardware(options) => hardware(&config.settings, options),
+        NodeCommand::VerifyServer(options) => verify_server(&config.settings, options),
     }
 }
 
@@ -100,7 +100,7 @@ where
     Ok(())
 }
 
-fn farewell(summary: &Summary) -> String {
+fn farewell(summary: &NodeSummary) -> String {
     let why = if summary.run_ended { "the run has ended" } else { "stopped" };
     format!("{why} after {} rollouts: {}", summary.facts.rollouts, line(&summary.facts))
 }
@@ -124,7 +124,7 @@ fn receipts(settings: &Settings, command: &Receipts) -> anyhow::Result<ExitCode>
     };
     let wrong: u64 = shown.iter().map(|shown| shown.proof.wrong()).sum();
     if json {
-        let runs: Vec<_> = shown.iter().map(show::Shown::json).collect();
+        let runs: Vec<_> = shown.iter().map(show::ShownReceipts::json).collect();
         print_json(&json!({ "runs": runs, "wrong": wrong }))?;
     } else {
         let verdict = match wrong {
@@ -133,7 +133,7 @@ fn receipts(settings: &Settings, command: &Receipts) -> anyhow::Result<ExitCode>
                 .to_owned(),
             _ => format!("{wrong} findings"),
         };
-        print_lines(shown.iter().map(show::Shown::text).chain([verdict]))?;
+        print_lines(shown.iter().map(show::ShownReceipts::text).chain([verdict]))?;
     }
     Ok(if strict && wrong > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -167,7 +167,7 @@ fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
 
 fn hardware(settings: &Settings, options: &Hardware) -> anyhow::Result<ExitCode> {
     log(settings, std::io::stderr)?;
-    let mut report = hardware::Report::take(settings)?;
+    let mut report = hardware::HardwareReport::take(settings)?;
     if !options.json {
         print(&report.devices().to_string())?;
     }

@@ -24,7 +24,7 @@ use echo_protocol::run::peer_list::Trust;
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::rate::BytesPerSec;
 use echo_protocol::wire::time::UnixMillis;
-use echo_sandbox::isolation::{Lack, Report};
+use echo_sandbox::isolation::{IsolationReport, Lack};
 use echo_sandbox::programs::{Judge, Language};
 use echo_sandbox::task::spec::SpecError;
 use serde::Serialize;
@@ -180,7 +180,7 @@ impl std::error::Error for Problems {}
 
 /// The run that this node joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct TargetRun {
     /// Its name in the peer list.
     pub name: String,
     /// The key that signs the run's charter and manifests.
@@ -201,7 +201,7 @@ pub struct Ready {
     /// Bootstrap peers, each ending in `/p2p/…`.
     pub bootstraps: Vec<Multiaddr>,
     /// The run to join.
-    pub target: Target,
+    pub target: TargetRun,
     /// Its learner's peer id.
     pub learner: PeerId,
     /// What to remember of the peer list.
@@ -260,7 +260,7 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Programs {
     /// What enforces their limits; `None` where programs cannot be isolated.
-    pub isolation: Option<Report>,
+    pub isolation: Option<IsolationReport>,
     /// The languages in which they can be judged.
     pub languages: Vec<&'static str>,
     /// What is missing for all, or for other languages, each with its mend.

@@ -36,7 +36,7 @@ use crate::settings::Settings;
 use crate::state::charter_file;
 use crate::state::state_file;
 use crate::state::trusted_list;
-use crate::status::node_state::{Board, Facts, State};
+use crate::status::node_state::{Board, Facts, NodeActivity};
 use crate::status::screen::Screen;
 use error::NodeError;
 use supervisor::Supervisor;
@@ -53,7 +53,7 @@ const NO_ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 
 /// How a node ended, and what it did.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct NodeSummary {
     /// Whether the run has ended; otherwise the node was stopped.
     pub run_ended: bool,
     /// The node's last facts.
@@ -69,18 +69,18 @@ pub async fn run(
     settings: &Settings,
     screen: Screen,
     stop: CancellationToken,
-) -> Result<Summary, NodeError> {
+) -> Result<NodeSummary, NodeError> {
     set_threads(settings.threads)?;
     trusted_list::remember(&ready.data, &ready.trust)?;
     let board = Arc::new(Board::default());
     let run_ended = work(&ready, settings, &screen, &board, &stop).await?;
     if run_ended {
-        board.set(|facts| facts.state = State::Ended);
+        board.set(|facts| facts.state = NodeActivity::Ended);
     }
     screen.download(None);
     let facts = board.facts(clock::now());
     state_file::write(&ready.data.status(), &facts, false)?;
-    Ok(Summary { run_ended, facts })
+    Ok(NodeSummary { run_ended, facts })
 }
 
 /// Works for one run after the other; true when the last one has ended, false when stopped.

@@ -30,11 +30,11 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::state::data_dir::DataDir;
 use crate::state::shown_path::located;
-use layers::Layer;
+use layers::SettingsLayer;
 
 pub use layers::Flags;
 pub use range::OutOfRange;
-pub use report::{Reported, Source};
+pub use report::{Reported, SettingSource};
 pub use role::Role;
 
 /// Prefix of the environment variables: `ECHO_NODE_THREADS` is the setting `threads`.
@@ -90,7 +90,7 @@ pub struct Settings {
 
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum SettingsError {
     /// There is no such setting.
     #[error("{key:?} ({place}) is no setting of echo-node; {advice}")]
     Unknown {
@@ -133,14 +133,18 @@ pub enum ConfigError {
     },
 }
 
-impl From<figment::Error> for ConfigError {
+impl From<figment::Error> for SettingsError {
     /// Names a setting as it is written where it was found; there are no profiles, which figment would put before it.
     fn from(mut error: figment::Error) -> Self {
         error.metadata = error.metadata.map(|place| {
             let found = place.clone();
             place.interpolater(move |_, keys| {
                 let key = keys.join(".");
-                if let Source::Env(variable) = Source::of(&found, &key) { variable } else { key }
+                if let SettingSource::Env(variable) = SettingSource::of(&found, &key) {
+                    variable
+                } else {
+                    key
+                }
             })
         });
         Self::Value(Box::new(error))
@@ -152,7 +156,7 @@ impl From<figment::Error> for ConfigError {
 pub struct Config {
     /// The values that the node runs with.
     pub settings: Settings,
-    sources: BTreeMap<String, Source>,
+    sources: BTreeMap<String, SettingSource>,
 }
 
 impl Default for Settings {
@@ -218,12 +222,12 @@ impl Settings {
     }
 
     fn keys() -> impl Iterator<Item = String> {
-        Self::defaults().values.into_keys().chain(Layer::NULLABLE.map(str::to_owned))
+        Self::defaults().values.into_keys().chain(SettingsLayer::NULLABLE.map(str::to_owned))
     }
 
     /// The defaults, with an empty data directory: that of a user may be no text.
-    fn defaults() -> Layer {
-        Layer::of("default", &Self { data_dir: PathBuf::new(), ..Self::default() })
+    fn defaults() -> SettingsLayer {
+        SettingsLayer::of("default", &Self { data_dir: PathBuf::new(), ..Self::default() })
     }
 }
 
@@ -234,11 +238,11 @@ impl Config {
     /// `node.toml` in the data directory, which need not exist.
     ///
     /// # Errors
-    /// [`ConfigError`]: an unknown key, a wrong type, no text, or a file that can't be read.
+    /// [`SettingsError`]: an unknown key, a wrong type, no text, or a file that can't be read.
     pub fn load(
         flags: &Flags,
         env: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, SettingsError> {
         Self::load_below(default_data_dir(), flags, env)
     }
 
@@ -247,7 +251,7 @@ impl Config {
         home: Option<PathBuf>,
         flags: &Flags,
         env: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, SettingsError> {
         let env = layers::environment(env)?;
         let named = flags.config.clone().or_else(|| env.config.clone());
         let mut defaults = Settings::defaults();
@@ -265,7 +269,7 @@ impl Config {
         }
         let figment = figment.merge(env.layer).merge(flags);
         if !figment.contains("data_dir") {
-            return Err(home.map_or(ConfigError::NoHome, |home| ConfigError::NotText {
+            return Err(home.map_or(SettingsError::NoHome, |home| SettingsError::NotText {
                 place: "the default data directory".to_owned(),
                 value: home.into(),
             }));
@@ -274,11 +278,12 @@ impl Config {
         let known: Vec<String> = Settings::keys().collect();
         if let Some(key) = found.keys().find(|key| !known.contains(key)) {
             let place = figment.find_metadata(key).map(place).unwrap_or_default();
-            return Err(ConfigError::Unknown { key: key.clone(), place, advice: advice(key, &known) });
+            return Err(SettingsError::Unknown { key: key.clone(), place, advice: advice(key, &known) });
         }
         let settings = figment.extract()?;
-        let source =
-            |key: &String| figment.find_metadata(key).map_or(Source::Default, |m| Source::of(m, key));
+        let source = |key: &String| {
+            figment.find_metadata(key).map_or(SettingSource::Default, |m| SettingSource::of(m, key))
+        };
         let sources = known.iter().map(|key| (key.clone(), source(key))).collect();
         Ok(Self { settings, sources })
     }
@@ -289,8 +294,8 @@ fn default_data_dir() -> Option<PathBuf> {
     Some(dirs::data_local_dir()?.join(NAME))
 }
 
-fn file_layer(path: PathBuf) -> Result<impl Provider, ConfigError> {
-    let fail = |what: String| ConfigError::File { path: path.clone(), what };
+fn file_layer(path: PathBuf) -> Result<impl Provider, SettingsError> {
+    let fail = |what: String| SettingsError::File { path: path.clone(), what };
     let length = std::fs::metadata(&path).map_err(|e| fail(e.to_string()))?.len();
     if length > MAX_FILE_BYTES {
         return Err(fail(format!("{length} bytes are more than the {MAX_FILE_BYTES} that settings have")));

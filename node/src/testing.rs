@@ -26,7 +26,7 @@ use echo_protocol::work::trajectory::{Trajectory, TrajectoryGroup, VersionSpan};
 use crate::devices::fallback::Ladder;
 use crate::snapshots::install;
 use crate::snapshots::install::{Images, Installed};
-use crate::workload::Workload;
+use crate::workload::NodeWorkload;
 
 /// G of the run.
 pub(crate) const GROUP: u32 = 4;
@@ -82,15 +82,15 @@ pub(crate) fn run_id() -> RunId {
 }
 
 /// What the run asks for.
-pub(crate) fn workload() -> Arc<Workload> {
+pub(crate) fn workload() -> Arc<NodeWorkload> {
     let (run, charter) = Charter::open(&charter()).unwrap();
-    Arc::new(Workload::new(run, &charter).unwrap())
+    Arc::new(NodeWorkload::new(run, &charter).unwrap())
 }
 
 /// What the run would ask for if its task were another.
-pub(crate) fn workload_of(task: TaskSpec) -> Workload {
+pub(crate) fn workload_of(task: TaskSpec) -> NodeWorkload {
     let (run, charter) = Charter::open(&charter_of(task)).unwrap();
-    Workload::new(run, &charter).unwrap()
+    NodeWorkload::new(run, &charter).unwrap()
 }
 
 /// Puts a random policy into `store` as a snapshot.
@@ -106,7 +106,7 @@ pub(crate) fn snapshot(store: &ChunkStore, version: u64) -> Manifest {
 }
 
 /// A random policy, by way of `store`, as it is installed for `workload`.
-pub(crate) fn installed(store: &ChunkStore, version: u64, workload: &Workload) -> Installed {
+pub(crate) fn installed(store: &ChunkStore, version: u64, workload: &NodeWorkload) -> Installed {
     installed_on(&Ladder::cpu(), store, version, workload)
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn installed_on(
     ladder: &Ladder,
     store: &ChunkStore,
     version: u64,
-    workload: &Workload,
+    workload: &NodeWorkload,
 ) -> Installed {
     let dir = tempfile::tempdir().unwrap();
     let images = Images::open(dir.path()).unwrap();

@@ -28,15 +28,15 @@ use echo_protocol::wire::codec::CodecError;
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::signed::{ENVELOPE_BYTES, Signed, SignedError};
 use echo_protocol::work::trajectory::MAX_GROUP_BYTES;
-use echo_protocol::work::verification::{MAX_WORD_BYTES, Offer, Opinion, Report, Word};
+use echo_protocol::work::verification::{MAX_WORD_BYTES, Offer, Opinion, Report, VerifierMessage};
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 
 use crate::learner_link::backoff::Backoff;
 use crate::snapshots::install::Installed;
 use crate::status::node_state::Board;
-use crate::workload::Workload;
-use policy_cache::{MAX_COPY_BYTES, Shelf};
+use crate::workload::NodeWorkload;
+use policy_cache::{MAX_COPY_BYTES, VersionCache};
 
 /// Groups that are here at once: one is being checked, one waits.
 const CAPACITY: u32 = 2;
@@ -71,7 +71,7 @@ pub struct Verifier {
     /// The learner, by its libp2p peer id.
     pub learner: PeerId,
     /// What the run asks for.
-    pub workload: Arc<Workload>,
+    pub workload: Arc<NodeWorkload>,
     /// Signs the reports: this node's identity.
     pub key: Arc<NodeKey>,
     /// The installed policy, replaced as newer ones are installed.
@@ -84,7 +84,7 @@ impl Verifier {
     /// Works until no policy will be installed any more.
     pub async fn run(mut self) {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut shelf = Shelf::new(MAX_COPY_BYTES);
+        let mut shelf = VersionCache::new(MAX_COPY_BYTES);
         let mut paused = LastMessage::default();
         loop {
             if self.policy.wait_for(Option::is_some).await.is_err() {
@@ -110,7 +110,7 @@ impl Verifier {
     }
 
     /// Receives and reports until either fails.
-    async fn converse(&mut self, stream: Stream, shelf: &mut Shelf) -> VerifierError {
+    async fn converse(&mut self, stream: Stream, shelf: &mut VersionCache) -> VerifierError {
         let (reader, writer) = stream.split();
         let (groups, queue) = mpsc::channel(CAPACITY as usize);
         let ended = tokio::select! {
@@ -127,7 +127,7 @@ impl Verifier {
         &mut self,
         mut writer: impl AsyncWrite + Unpin,
         mut groups: mpsc::Receiver<Vec<u8>>,
-        shelf: &mut Shelf,
+        shelf: &mut VersionCache,
     ) -> Result<Infallible, VerifierError> {
         self.policy.mark_changed();
         loop {
@@ -140,18 +140,18 @@ impl Verifier {
                     if let Some(newest) = newest {
                         shelf.put(newest.weights.clone(), newest.tokenizer.clone());
                     }
-                    Word::Offer(Offer { capacity: CAPACITY, held: shelf.held() })
+                    VerifierMessage::Offer(Offer { capacity: CAPACITY, held: shelf.held() })
                 }
                 group = groups.recv() => {
                     let report = self.check(group.ok_or(VerifierError::Closed)?, shelf).await?;
-                    Word::Report(Signed::sign(&report, &self.key)?)
+                    VerifierMessage::Report(Signed::sign(&report, &self.key)?)
                 }
             };
             write_frame(&mut writer, &word.to_bytes()?, MAX_WORD_BYTES).await?;
         }
     }
 
-    async fn check(&self, group: Vec<u8>, shelf: &Shelf) -> Result<Report, VerifierError> {
+    async fn check(&self, group: Vec<u8>, shelf: &VersionCache) -> Result<Report, VerifierError> {
         let (workload, shelf) = (self.workload.clone(), shelf.clone());
         let checked = tokio::task::spawn_blocking(move || check::check(&workload, &shelf, &group));
         let report = checked.await.map_err(|_| VerifierError::Died)??;

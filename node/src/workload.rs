@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use echo_policy::generation::SampleRequest;
-use echo_policy::model::config::{ConfigError, ModelConfig};
+use echo_policy::model::config::{ModelConfig, ModelConfigError};
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::{DType, expected_tensors};
 use echo_policy::sampling::SamplingParams;
@@ -30,10 +30,10 @@ pub const MAX_COMPANION_BYTES: u64 = 256 << 20;
 
 /// A run that this node cannot work for, or an order that it cannot prepare or judge.
 #[derive(Debug, thiserror::Error)]
-pub enum WorkloadError {
+pub enum NodeWorkloadError {
     /// The model is of a kind that this version does not know.
     #[error("the run's model: {0}; a newer echo-node may know it")]
-    Model(#[from] ConfigError),
+    Model(#[from] ModelConfigError),
     /// A task that this version does not know.
     #[error("the run's tasks: {0}; a newer echo-node may know them")]
     Tasks(SpecError),
@@ -73,7 +73,7 @@ pub enum WorkloadError {
     NotOver,
 }
 
-impl From<SpecError> for WorkloadError {
+impl From<SpecError> for NodeWorkloadError {
     fn from(error: SpecError) -> Self {
         match error {
             SpecError::Machine { .. } => Self::Machine(error),
@@ -84,7 +84,7 @@ impl From<SpecError> for WorkloadError {
 
 /// A run: its tasks, its model and how it is sampled.
 #[derive(Debug)]
-pub struct Workload {
+pub struct NodeWorkload {
     /// The run's id, the hash of its signed charter.
     pub run: RunId,
     /// The key of its learner, which signs leases and manifests.
@@ -105,12 +105,12 @@ pub struct Workload {
     tasks: OnceLock<TaskMix>,
 }
 
-impl Workload {
+impl NodeWorkload {
     /// The workload of a charter that was opened.
     ///
     /// # Errors
     /// When this version of the node does not know the model or a task.
-    pub fn new(run: RunId, charter: &Charter) -> Result<Self, WorkloadError> {
+    pub fn new(run: RunId, charter: &Charter) -> Result<Self, NodeWorkloadError> {
         let s = &charter.sampling;
         TaskMix::check(&charter.tasks)?;
         let model = ModelConfig::from_json(&charter.model)?;
@@ -145,8 +145,8 @@ impl Workload {
     /// The same, generated in `wanted`, or else in what the run would have its nodes compute in.
     ///
     /// # Errors
-    /// [`WorkloadError::Precision`] when the run does not take it.
-    pub fn computed_in(self, wanted: Option<Precision>) -> Result<Self, WorkloadError> {
+    /// [`NodeWorkloadError::Precision`] when the run does not take it.
+    pub fn computed_in(self, wanted: Option<Precision>) -> Result<Self, NodeWorkloadError> {
         let precision = precision::choose(&self.form.precisions, wanted)?;
         Ok(Self { precision, ..self })
     }
@@ -155,17 +155,17 @@ impl Workload {
     /// files are there. Only a node that generates has to.
     ///
     /// # Errors
-    /// [`WorkloadError::Machine`], which names what is missing and how to get it.
-    pub fn check_machine(&self) -> Result<(), WorkloadError> {
+    /// [`NodeWorkloadError::Machine`], which names what is missing and how to get it.
+    pub fn check_machine(&self) -> Result<(), NodeWorkloadError> {
         Ok(self.specs.iter().try_for_each(registry::check_machine)?)
     }
 
     /// Builds the run's tasks, if they are not yet; `files` are a snapshot's companions.
     ///
     /// # Errors
-    /// [`WorkloadError::Tasks`], for example when a file is missing; [`WorkloadError::Machine`] when this machine lacks what they need,
+    /// [`NodeWorkloadError::Tasks`], for example when a file is missing; [`NodeWorkloadError::Machine`] when this machine lacks what they need,
     /// for example a compiler.
-    pub fn build_tasks(&self, files: &[(String, Vec<u8>)]) -> Result<(), WorkloadError> {
+    pub fn build_tasks(&self, files: &[(String, Vec<u8>)]) -> Result<(), NodeWorkloadError> {
         if self.tasks.get().is_none() {
             let mix = TaskMix::new(&self.specs, &TaskFiles::of_snapshot(&self.specs, files))?;
             // Whoever was first built the same.
@@ -212,9 +212,12 @@ impl Workload {
     /// An order, and what it asks for.
     ///
     /// # Errors
-    /// [`WorkloadError::TasksNotHere`] before the first snapshot has brought their files.
-    pub fn assignment(&self, counter: OrderCounter) -> Result<(WorkOrder, Assignment<'_>), WorkloadError> {
-        let tasks = self.tasks.get().ok_or(WorkloadError::TasksNotHere)?;
+    /// [`NodeWorkloadError::TasksNotHere`] before the first snapshot has brought their files.
+    pub fn assignment(
+        &self,
+        counter: OrderCounter,
+    ) -> Result<(WorkOrder, Assignment<'_>), NodeWorkloadError> {
+        let tasks = self.tasks.get().ok_or(NodeWorkloadError::TasksNotHere)?;
         let order = WorkOrder::derive(&self.run, Purpose::Train, counter);
         let assignment = Assignment::of(tasks, &order);
         Ok((order, assignment))
@@ -224,9 +227,9 @@ impl Workload {
     /// is not for whatever somebody publishes.
     ///
     /// # Errors
-    /// [`WorkloadError::OffCharter`], which says where they differ.
-    pub fn check(&self, manifest: &Manifest) -> Result<(), WorkloadError> {
-        let fail = |what: String| Err(WorkloadError::OffCharter { version: manifest.version, what });
+    /// [`NodeWorkloadError::OffCharter`], which says where they differ.
+    pub fn check(&self, manifest: &Manifest) -> Result<(), NodeWorkloadError> {
+        let fail = |what: String| Err(NodeWorkloadError::OffCharter { version: manifest.version, what });
         if manifest.run != self.run {
             return fail(format!("it belongs to run {}", manifest.run.short()));
         }
@@ -257,14 +260,14 @@ impl Workload {
     /// The run's tokenizer; `files` are the snapshot's companions.
     ///
     /// # Errors
-    /// [`WorkloadError::Tokenizer`]; [`WorkloadError::MissingFile`] when the snapshot lacks a file.
-    pub fn tokenizer(&self, files: &[(String, Vec<u8>)]) -> Result<Tokenizer, WorkloadError> {
+    /// [`NodeWorkloadError::Tokenizer`]; [`NodeWorkloadError::MissingFile`] when the snapshot lacks a file.
+    pub fn tokenizer(&self, files: &[(String, Vec<u8>)]) -> Result<Tokenizer, NodeWorkloadError> {
         let file = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice());
         match &self.tokenizer {
             TokenizerSpec::Characters { alphabet } => Ok(CharTokenizer::of_charter(alphabet)?.into()),
             spec @ (TokenizerSpec::Snapshot | TokenizerSpec::Chat) => {
                 let name = "tokenizer.json";
-                let tokenizer = file(name).ok_or(WorkloadError::MissingFile(name))?;
+                let tokenizer = file(name).ok_or(NodeWorkloadError::MissingFile(name))?;
                 let mut tokenizer = HfTokenizer::from_bytes(tokenizer, file("tokenizer_config.json"))?;
                 if let Some(template) = file("chat_template.jinja") {
                     tokenizer = tokenizer.with_template(template)?;
@@ -278,18 +281,18 @@ impl Workload {
     /// What the engine is asked for an order: its prompt, its seed, G samples.
     ///
     /// # Errors
-    /// [`WorkloadError::Tokenizer`] when the prompt has no tokens for something; [`WorkloadError::NoEnd`].
+    /// [`NodeWorkloadError::Tokenizer`] when the prompt has no tokens for something; [`NodeWorkloadError::NoEnd`].
     pub fn request(
         &self,
         counter: OrderCounter,
         tokenizer: &Tokenizer,
-    ) -> Result<SampleRequest, WorkloadError> {
+    ) -> Result<SampleRequest, NodeWorkloadError> {
         let (order, assignment) = self.assignment(counter)?;
         Ok(SampleRequest {
             prompt: tokenizer.prompt(&assignment.prompt().text)?,
             seed: order.sampler_seed(),
             samples: self.group_size,
-            stop_ids: vec![tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?],
+            stop_ids: vec![tokenizer.eos_id().ok_or(NodeWorkloadError::NoEnd)?],
             stop_strings: None,
             limits: Vec::new(),
             // No tokenizer has more tokens than characters for what environments say.
@@ -301,8 +304,8 @@ impl Workload {
     /// Begins an episode of the order.
     ///
     /// # Errors
-    /// [`WorkloadError::TasksNotHere`] before the first snapshot has brought their files.
-    pub fn play(&self, counter: OrderCounter) -> Result<Play<'_>, WorkloadError> {
+    /// [`NodeWorkloadError::TasksNotHere`] before the first snapshot has brought their files.
+    pub fn play(&self, counter: OrderCounter) -> Result<Play<'_>, NodeWorkloadError> {
         Ok(self.assignment(counter)?.1.play())
     }
 }

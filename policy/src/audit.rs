@@ -31,7 +31,7 @@ mod tolerance;
 mod version;
 
 use crate::generation::EngineError;
-use crate::generation::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS, Want};
+use crate::generation::backend::{Backend, Feed, MAX_CALL_TOKENS, TokenClaim, Want};
 use crate::generation::cpu::CpuBackend;
 use crate::generation::policy::Policy;
 use crate::sampling;
@@ -39,7 +39,7 @@ use crate::sampling::SamplingParams;
 
 pub use auditor::Auditor;
 pub use error::AuditError;
-pub use samples::{Finding, Sample, examine};
+pub use samples::{ClaimedSample, SampleFinding, examine};
 pub use tolerance::{CannotAudit, Standard, Tolerance};
 pub use version::VersionWeights;
 
@@ -86,7 +86,7 @@ pub struct Evidence {
 
 /// What is wrong with a claim.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-pub enum Fault {
+pub enum AuditFault {
     /// Tokens that the order's randomness does not select.
     #[error("{off} of {tokens} tokens are not those that the policy and the order's randomness select")]
     Tokens {
@@ -158,7 +158,7 @@ impl<'a, B: Backend> Audit<'a, B> {
         for inputs in inputs.get(read.tokens..).unwrap_or_default().chunks(ROWS_PER_CALL) {
             let first = read.tokens;
             read.tokens += inputs.len();
-            let claim = |token: &u32| Claim { params: self.params, token: *token };
+            let claim = |token: &u32| TokenClaim { params: self.params, token: *token };
             let claims: Vec<_> = tokens[first..read.tokens].iter().map(claim).collect();
             let placed = backend.place(&mut [Feed { tokens: inputs, cache }], &claims)?;
             for (row, placed) in (first..).zip(placed) {
@@ -225,14 +225,14 @@ impl Evidence {
 
     /// What is wrong with what was seen, if anything is.
     #[must_use]
-    pub fn fault(&self, tolerance: &Tolerance) -> Option<Fault> {
+    pub fn fault(&self, tolerance: &Tolerance) -> Option<AuditFault> {
         if self.share_off(tolerance.border) > tolerance.off {
-            return Some(Fault::Tokens { off: self.off(tolerance.border), tokens: self.tokens() });
+            return Some(AuditFault::Tokens { off: self.off(tolerance.border), tokens: self.tokens() });
         }
         let (mean, max) = (self.mean(), self.quantile(1.0));
         // Not `mean > limit`: what is no number is no log-probability.
         let near = mean <= tolerance.mean_of(self.tokens()) && max <= tolerance.max;
-        (!near).then_some(Fault::Logprobs { mean, max })
+        (!near).then_some(AuditFault::Logprobs { mean, max })
     }
 }
 

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::model::config::{ConfigError, ModelConfig, TinySizes};
+use crate::model::config::{ModelConfig, ModelConfigError, TinySizes};
 use crate::model::weights::{DType, RawTensor, Weights, WeightsError, expected_tensors};
 
 /// Seed that decides all weights.
@@ -56,7 +56,7 @@ impl Size {
     ///
     /// # Errors
     /// None that this version knows of: all sizes are within the limits of configurations.
-    pub fn config(self) -> Result<ModelConfig, ConfigError> {
+    pub fn config(self) -> Result<ModelConfig, ModelConfigError> {
         let tiny = TinySizes {
             vocab: 512,
             hidden: 64,

@@ -28,14 +28,15 @@ pub mod threads;
 #[cfg(feature = "gpu")]
 pub mod wgpu;
 
-pub use backend::{Backend, Claim, Feed, Logits, Pick, Want};
+pub use backend::{Backend, Feed, Logits, Pick, TokenClaim, Want};
 pub use cpu::CpuBackend;
 pub use device::{Device, DeviceChoice};
 pub use dyn_backend::{AnyBackend, AnyCache};
 pub use error::EngineError;
 pub use policy::Policy;
 pub use scheduler::{
-    Completion, Generation, Limits, SampleRequest, StopStrings, Takeover, Tally, Ticket, Turn,
+    Completion, EndedTurn, Generation, GenerationLimits, GenerationStats, PolicyTakeover, SampleRequest,
+    StopStrings, Ticket,
 };
 pub use score::score;
 pub use threads::set_threads;

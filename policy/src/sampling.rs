@@ -36,7 +36,7 @@ pub mod logprob;
 mod truncation;
 mod uniform;
 
-use self::blocks::Row;
+use self::blocks::LogitsRow;
 use self::truncation::Cut;
 
 pub use self::uniform::uniform;
@@ -100,9 +100,9 @@ pub struct Sampled {
 fn distribution<'a>(
     logits: &'a [f32],
     params: &SamplingParams,
-) -> Result<(Row<'a>, Option<Cut>), SamplingError> {
+) -> Result<(LogitsRow<'a>, Option<Cut>), SamplingError> {
     let greedy = params.temperature == 0.0;
-    let mut row = Row::new(logits, if greedy { 1.0 } else { f64::from(params.temperature) })?;
+    let mut row = LogitsRow::new(logits, if greedy { 1.0 } else { f64::from(params.temperature) })?;
     let cut = if greedy { Some(Cut::best(&row)) } else { Cut::new(&row, params) };
     if let Some(cut) = &cut {
         row.restrict(&cut.border);
@@ -125,7 +125,7 @@ pub fn sample(logits: &[f32], params: &SamplingParams, u: f64) -> Result<Sampled
 /// # Errors
 /// As [`sample`], and when the token is outside of the vocabulary.
 pub fn raw_logprob(logits: &[f32], token: u32) -> Result<f32, SamplingError> {
-    let row = Row::new(logits, 1.0)?;
+    let row = LogitsRow::new(logits, 1.0)?;
     Ok(row.raw_logprob(within(logits, token)?))
 }
 

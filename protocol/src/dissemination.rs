@@ -76,7 +76,7 @@ const MAX_ROTTEN: usize = 1024;
 /// How groups are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum DisseminationMode {
     /// From every neighbour, rarest first.
     Echo,
     /// From the parent in order; from the standby while there is no parent.
@@ -88,7 +88,7 @@ pub enum Mode {
 /// What a neighbour is to this peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum NeighbourRole {
     /// The one before it in its chain.
     Parent,
     /// The parent's parent. In a chain it is used while there is no parent.
@@ -120,7 +120,7 @@ pub struct RelayConfig {
     /// Complete versions that stay available to consumers; at least 1.
     pub keep_versions: usize,
     /// How groups are gathered.
-    pub mode: Mode,
+    pub mode: DisseminationMode,
     /// Of the choices among equals. Peers with different seeds choose differently, which spreads groups.
     pub seed: [u8; 32],
 }
@@ -172,7 +172,7 @@ pub enum Input {
         piece: PieceIndex,
     },
     /// The learner named the neighbours. Replaces the list; those beyond [`MAX_NEIGHBOURS`] are ignored.
-    Neighbours(Vec<(PublicKey, Role)>),
+    Neighbours(Vec<(PublicKey, NeighbourRole)>),
     /// The learner said who is to pull from here: they get places before anybody else.
     ///
     /// Replaces the list; those beyond [`MAX_FRIENDS`] are ignored.
@@ -260,7 +260,7 @@ pub enum Input {
 
 /// What the driver is to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Output {
+pub enum RelayOutput {
     /// Open a stream to this neighbour; report `Opened`, `Refused` or `Lost`.
     Open {
         /// The neighbour to connect to.
@@ -355,7 +355,7 @@ pub struct Relay {
     told_at: UnixMillis,
     /// The time to tell has come.
     tells: bool,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<RelayOutput>,
 }
 
 impl Relay {
@@ -417,7 +417,7 @@ impl Relay {
     }
 
     /// What to do next, if anything. News for consumers are gathered until nothing else is left to do.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<RelayOutput> {
         if self.outputs.is_empty() {
             self.tell();
         }
@@ -438,7 +438,7 @@ impl Relay {
     }
 
     /// Changes how groups are gathered; what is under way goes on.
-    pub fn set_mode(&mut self, mode: Mode) {
+    pub fn set_mode(&mut self, mode: DisseminationMode) {
         self.config.mode = mode;
     }
 
@@ -495,7 +495,7 @@ impl Relay {
             self.rotten.pop_first();
         }
         self.rotten.insert(peer);
-        self.outputs.push_back(Output::CutOff(peer));
+        self.outputs.push_back(RelayOutput::CutOff(peer));
         self.consumers.remove(&peer);
         self.drop_rotten(now, peer);
     }

@@ -43,7 +43,7 @@ pub use addresses::{dialable, outer_ip};
 pub use behaviour::control_codec::{MAX_CONTROL_REQUEST, MAX_CONTROL_RESPONSE};
 pub use config::{DhtMode, HostConfig};
 pub use error::NetError;
-pub use host::{GossipVerdict, Host, HostEvent, HostEvents, Reply, can_listen};
+pub use host::{GossipVerdict, Host, HostEvent, HostEvents, Responder, can_listen};
 pub use libp2p::multiaddr::Protocol as AddrProtocol;
 pub use libp2p::{Multiaddr, PeerId, Stream};
 pub use limits::ConnectionLimits;

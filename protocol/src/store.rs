@@ -29,15 +29,15 @@ mod retention;
 mod writer;
 
 pub use blocks::Written;
-pub use reader::{ReadError, SnapshotReader};
-pub use retention::Draft;
+pub use reader::{SnapshotReadError, SnapshotReader};
+pub use retention::SnapshotDraft;
 pub use writer::{SnapshotCutter, SnapshotItem, write_snapshot};
 
 use crate::snapshot::blocks::GroupTree;
 use crate::snapshot::manifest::Piece;
 use crate::wire::content_id::ContentId;
 use bytes::Bytes;
-use index::{MAX_RECENT_BYTES, Shelf};
+use index::{MAX_RECENT_BYTES, StoreIndex};
 use lru::Bounded;
 use positioned_io::is_lost;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct ChunkStore {
     dir: PathBuf,
     drafts: AtomicU64,
-    shelf: Mutex<Shelf>,
+    shelf: Mutex<StoreIndex>,
     /// Groups written lately, so that passing them on needs neither the disk nor another hash.
     recent: Mutex<Recent>,
     rebuilding: Mutex<Rebuilding>,
@@ -63,7 +63,7 @@ type Recent = Bounded<(ContentId, u32), Bytes>;
 
 /// Why a piece cannot be had or kept.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum ChunkStoreError {
     /// The file on disk is not what its name says; it has been deleted.
     #[error(
         "{id} was damaged on disk and has been deleted; it will be fetched again (check this disk if it happens often)"
@@ -121,11 +121,11 @@ pub enum StoreError {
 
 impl ChunkStore {
     /// Opens or creates the store in `dir`, and removes drafts that a crash left behind. Partial pieces stay.
-    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+    pub fn open(dir: &Path) -> Result<Self, ChunkStoreError> {
         let store = Self {
             dir: dir.to_owned(),
             drafts: AtomicU64::new(0),
-            shelf: Mutex::new(Shelf::new(dir)),
+            shelf: Mutex::new(StoreIndex::new(dir)),
             recent: Mutex::new(Bounded::new(MAX_RECENT_BYTES)),
             rebuilding: Mutex::default(),
         };
@@ -138,25 +138,25 @@ impl ChunkStore {
     }
 
     /// The verified bytes of a whole piece. A damaged file is deleted.
-    pub fn read(&self, id: &ContentId) -> Result<Vec<u8>, StoreError> {
+    pub fn read(&self, id: &ContentId) -> Result<Vec<u8>, ChunkStoreError> {
         let bytes = self.load(id)?;
         if id.matches(&bytes) { Ok(bytes) } else { Err(self.damaged(id)) }
     }
 
     /// The bytes that lie under the name of a whole piece, for those who verify what they make of them. A file that cannot be read is deleted.
-    fn load(&self, id: &ContentId) -> Result<Vec<u8>, StoreError> {
+    fn load(&self, id: &ContentId) -> Result<Vec<u8>, ChunkStoreError> {
         let path = self.path(id);
         fs::read(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => StoreError::Missing { id: *id },
+            io::ErrorKind::NotFound => ChunkStoreError::Missing { id: *id },
             _ if is_lost(&source) => self.damaged(id),
-            _ => StoreError::Io { path, source },
+            _ => ChunkStoreError::Io { path, source },
         })
     }
 
     /// Deletes what the disk has damaged, and says so.
-    fn damaged(&self, id: &ContentId) -> StoreError {
+    fn damaged(&self, id: &ContentId) -> ChunkStoreError {
         match self.shelf().delete_damaged(id) {
-            Ok(()) => StoreError::Damaged { id: *id },
+            Ok(()) => ChunkStoreError::Damaged { id: *id },
             Err(error) => error,
         }
     }
@@ -164,22 +164,22 @@ impl ChunkStore {
     /// Deletes a piece of which somebody found that it cannot be used: what is there under its name is not looked at.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the file exists and cannot be deleted.
-    pub fn delete(&self, id: &ContentId) -> Result<(), StoreError> {
+    /// [`ChunkStoreError::Io`] when the file exists and cannot be deleted.
+    pub fn delete(&self, id: &ContentId) -> Result<(), ChunkStoreError> {
         self.shelf().delete(id).map(drop)
     }
 
     /// Keeps `bytes` under their name, which they must match. Readers see the whole piece or none.
-    pub fn write(&self, id: &ContentId, bytes: &[u8]) -> Result<(), StoreError> {
+    pub fn write(&self, id: &ContentId, bytes: &[u8]) -> Result<(), ChunkStoreError> {
         let (found, tree) = GroupTree::of(bytes);
         if found != *id {
-            return Err(StoreError::Mismatch { id: *id });
+            return Err(ChunkStoreError::Mismatch { id: *id });
         }
         self.place(tree, bytes)
     }
 
     /// Keeps `bytes` and names them.
-    pub fn put(&self, bytes: &[u8]) -> Result<ContentId, StoreError> {
+    pub fn put(&self, bytes: &[u8]) -> Result<ContentId, ChunkStoreError> {
         let (id, tree) = GroupTree::of(bytes);
         self.place(tree, bytes)?;
         Ok(id)
@@ -188,23 +188,23 @@ impl ChunkStore {
     /// Builds the chunk `target` of `length` bytes from the chunk `base` and a delta, and keeps it.
     ///
     /// # Errors
-    /// [`StoreError::Missing`] and [`StoreError::Damaged`] name what is not here; [`StoreError::Delta`] and [`StoreError::Mismatch`]
-    /// mean that this delta does not make that chunk, so it has to be fetched whole; [`StoreError::Io`].
+    /// [`ChunkStoreError::Missing`] and [`ChunkStoreError::Damaged`] name what is not here; [`ChunkStoreError::Delta`] and [`ChunkStoreError::Mismatch`]
+    /// mean that this delta does not make that chunk, so it has to be fetched whole; [`ChunkStoreError::Io`].
     pub fn apply(
         &self,
         delta: &Piece,
         base: &ContentId,
         target: &ContentId,
         length: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ChunkStoreError> {
         if length > crate::snapshot::blocks::MAX_PIECE_BYTES {
-            return Err(StoreError::Mismatch { id: *target });
+            return Err(ChunkStoreError::Mismatch { id: *target });
         }
         let (held, blob) = (self.load(base)?, self.read(&delta.id)?);
         let built = crate::snapshot::delta::apply(held, &blob, length as usize);
-        let built = built.map_err(|source| StoreError::Delta { id: delta.id, source });
+        let built = built.map_err(|source| ChunkStoreError::Delta { id: delta.id, source });
         let kept = built.and_then(|bytes| self.write(target, &bytes));
-        if let Err(StoreError::Delta { .. } | StoreError::Mismatch { .. }) = &kept {
+        if let Err(ChunkStoreError::Delta { .. } | ChunkStoreError::Mismatch { .. }) = &kept {
             // What the target's name confirms was made of the right bytes. Of anything else the base may be the reason.
             self.read(base)?;
         }
@@ -212,7 +212,7 @@ impl ChunkStore {
     }
 
     /// Writes a file that has been hashed, unless it is there already.
-    fn place(&self, tree: GroupTree, bytes: &[u8]) -> Result<(), StoreError> {
+    fn place(&self, tree: GroupTree, bytes: &[u8]) -> Result<(), ChunkStoreError> {
         let id = tree.id();
         let path = self.path(&id);
         // What the disk has damaged is replaced, not trusted.
@@ -230,7 +230,7 @@ impl ChunkStore {
         Ok(())
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> MutexGuard<'_, StoreIndex> {
         // The directory is changed before what is remembered of it; a thread that panics in between leaves less remembered than there is.
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -251,9 +251,9 @@ impl std::fmt::Debug for ChunkStore {
     }
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> StoreError + use<> {
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ChunkStoreError + use<> {
     let path = path.to_owned();
-    move |source| StoreError::Io { path, source }
+    move |source| ChunkStoreError::Io { path, source }
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ pub const MAX_DESCRIBED: usize = 64;
 
 /// What became of one case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Case {
+pub enum CaseOutcome {
     /// It came out as recorded.
     Agrees,
     /// It came out otherwise, or is no case; the text says how.
     Disagrees(String),
 }
 
-impl From<Result<(), String>> for Case {
+impl From<Result<(), String>> for CaseOutcome {
     fn from(outcome: Result<(), String>) -> Self {
         outcome.map_or_else(Self::Disagrees, |()| Self::Agrees)
     }
@@ -30,7 +30,7 @@ impl From<Result<(), String>> for Case {
 
 /// How far a file agrees. `cases - agreed` disagree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Agreement {
+pub struct VectorAgreement {
     /// Cases of the file.
     pub cases: u64,
     /// Cases that came out as the file says.
@@ -39,15 +39,15 @@ pub struct Agreement {
     pub disagreements: Vec<String>,
 }
 
-impl Agreement {
-    fn count(&mut self, line: u64, case: Case) {
+impl VectorAgreement {
+    fn count(&mut self, line: u64, case: CaseOutcome) {
         self.cases += 1;
         match case {
-            Case::Agrees => self.agreed += 1,
-            Case::Disagrees(text) if self.disagreements.len() < MAX_DESCRIBED => {
+            CaseOutcome::Agrees => self.agreed += 1,
+            CaseOutcome::Disagrees(text) if self.disagreements.len() < MAX_DESCRIBED => {
                 self.disagreements.push(format!("line {line}: {text}"));
             }
-            Case::Disagrees(_) => {}
+            CaseOutcome::Disagrees(_) => {}
         }
     }
 }
@@ -55,7 +55,7 @@ impl Agreement {
 /// A file that could not be read to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {}: {source}; check that it exists and that its permissions allow it", path.display())]
-pub struct ReadError {
+pub struct VectorReadError {
     path: PathBuf,
     source: std::io::Error,
 }
@@ -64,14 +64,20 @@ pub struct ReadError {
 ///
 /// # Errors
 /// When the file cannot be read. A line that is no case disagrees.
-pub fn check_lines(path: &Path, check: impl FnMut(&[u8]) -> Case) -> Result<Agreement, ReadError> {
+pub fn check_lines(
+    path: &Path,
+    check: impl FnMut(&[u8]) -> CaseOutcome,
+) -> Result<VectorAgreement, VectorReadError> {
     File::open(path)
         .and_then(|file| read(BufReader::new(file), check))
-        .map_err(|source| ReadError { path: path.to_owned(), source })
+        .map_err(|source| VectorReadError { path: path.to_owned(), source })
 }
 
-fn read(mut reader: impl BufRead, mut check: impl FnMut(&[u8]) -> Case) -> std::io::Result<Agreement> {
-    let mut agreement = Agreement::default();
+fn read(
+    mut reader: impl BufRead,
+    mut check: impl FnMut(&[u8]) -> CaseOutcome,
+) -> std::io::Result<VectorAgreement> {
+    let mut agreement = VectorAgreement::default();
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
@@ -80,12 +86,13 @@ fn read(mut reader: impl BufRead, mut check: impl FnMut(&[u8]) -> Case) -> std::
             break;
         }
         if number > MAX_LINES {
-            agreement.count(number, Case::Disagrees(format!("the file has more than {MAX_LINES} lines")));
+            agreement
+                .count(number, CaseOutcome::Disagrees(format!("the file has more than {MAX_LINES} lines")));
             break;
         }
         if read as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n') {
             reader.skip_until(b'\n')?;
-            agreement.count(number, Case::Disagrees(format!("longer than {MAX_LINE_BYTES} bytes")));
+            agreement.count(number, CaseOutcome::Disagrees(format!("longer than {MAX_LINE_BYTES} bytes")));
         } else if !line.trim_ascii().is_empty() {
             agreement.count(number, check(&line));
         }
@@ -103,8 +110,8 @@ mod tests {
         let lines = ["1", "", "1", "x", "1"].join("\n") + &"\nx".repeat(100);
         std::fs::write(file.path(), lines).unwrap();
         let agreement = check_lines(file.path(), |line| match line.trim_ascii() {
-            b"1" => Case::Agrees,
-            other => Case::from(Err(String::from_utf8_lossy(other).into_owned())),
+            b"1" => CaseOutcome::Agrees,
+            other => CaseOutcome::from(Err(String::from_utf8_lossy(other).into_owned())),
         });
         let agreement = agreement.unwrap();
         assert_eq!((agreement.cases, agreement.agreed), (104, 3));
@@ -114,13 +121,13 @@ mod tests {
     #[test]
     fn an_endless_line_is_a_disagreement_and_the_next_is_read() {
         let long = std::io::repeat(b'1').take(2 * MAX_LINE_BYTES).chain(&b"\n1\n"[..]);
-        let agreement = read(BufReader::new(long), |_| Case::Agrees).unwrap();
+        let agreement = read(BufReader::new(long), |_| CaseOutcome::Agrees).unwrap();
         assert_eq!((agreement.cases, agreement.agreed), (2, 1));
     }
 
     #[test]
     fn a_missing_file_is_an_error_that_names_it() {
-        let error = check_lines(Path::new("/no/such/file"), |_| Case::Agrees).unwrap_err();
+        let error = check_lines(Path::new("/no/such/file"), |_| CaseOutcome::Agrees).unwrap_err();
         assert!(error.to_string().contains("/no/such/file"));
     }
 }

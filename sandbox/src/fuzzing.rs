@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::programs::functions::frames;
 use crate::programs::server::frame;
 pub use crate::tasks::code::fuzzing::{CodeRow, code_definition, code_program, code_rows};
-use crate::tasks::math::{self, Judged, Options, Parsed};
+use crate::tasks::math::{self, MathJudgement, MathOptions, Parsed};
 
 /// What an end of a [server](crate::programs::server)'s connection reads: the messages that `stream` begins with.
 pub fn server_messages<T: DeserializeOwned>(mut stream: &[u8]) -> Vec<T> {
@@ -37,12 +37,12 @@ pub fn zygote_message(kind: u8, body: &[u8]) {
 
 /// [`math::judge`], and the steps that each of its parts took: reading the response, reading the
 /// gold answer, comparing them.
-pub fn judge_counted(gold: &str, response: &str, options: &Options) -> (Judged, [u32; 3]) {
+pub fn judge_counted(gold: &str, response: &str, options: &MathOptions) -> (MathJudgement, [u32; 3]) {
     math::fuzzing::judge_counted(gold, response, options)
 }
 
 /// Whether a mathematical answer that is a number is taken for itself with `more` added to it, by its value. `None` where that cannot
 /// be told: it is no number, or too large or too inexact a one, or the budget ends.
-pub fn equals_with(answer: &Parsed, more: i64, options: &Options) -> Option<bool> {
+pub fn equals_with(answer: &Parsed, more: i64, options: &MathOptions) -> Option<bool> {
     math::fuzzing::equals_with(answer, more, options)
 }

@@ -1,7 +1,7 @@
 //! Native isolation: runs one untrusted program with limits on all it can use and reach.
 //!
 //! ```no_run
-//! use echo_sandbox::isolation::{End, Job, Limits, Requirements, Sandbox};
+//! use echo_sandbox::isolation::{End, Job, RunLimits, Requirements, Sandbox};
 //!
 //! let sandbox = Sandbox::open(&Requirements::default())?;
 //! let job = Job {
@@ -12,7 +12,7 @@
 //!     files: &[],
 //!     collect: &[],
 //!     stdin: b"41",
-//!     limits: Limits::run(),
+//!     limits: RunLimits::run(),
 //! };
 //! let outcome = sandbox.run(&job)?;
 //! assert_eq!((outcome.end, outcome.stdout.as_slice()), (End::Exited(0), &b"42\n"[..]));
@@ -38,7 +38,7 @@
 //!   argument but those of the job;
 //! - Landlock rules that say the same about files once more, and an allow-list of system calls;
 //! - limits on processor time, memory, processes and output of its whole tree, by control groups; where these are
-//!   missing, by resource limits if [`Requirements::rlimits_suffice`], and [`Report`] says so.
+//!   missing, by resource limits if [`Requirements::rlimits_suffice`], and [`IsolationReport`] says so.
 //!
 //! When the program ends, or reaches a limit, all its processes are killed before anything is read or answered.
 //!
@@ -69,15 +69,15 @@ use linux as system;
 pub(crate) use linux::zygote_message;
 
 pub use error::IsolateError;
-pub use job::{Collect, Job, MAX_FILES, MAX_MOUNTS, MAX_TEXT_BYTES, Mount, Placed, Source, WORK};
-pub use limits::Limits;
-pub use outcome::{Collected, End, Outcome, Usage};
-pub use report::{Bound, Lack, Report, Requirements, Unfit};
+pub use job::{Collect, Job, MAX_FILES, MAX_MOUNTS, MAX_TEXT_BYTES, Mount, MountSource, Placed, WORK};
+pub use limits::RunLimits;
+pub use outcome::{Collected, End, RunOutcome, Usage};
+pub use report::{IsolationReport, Lack, LimitEnforcer, Requirements, Unfit};
 
 /// What runs programs. Runs from several threads go on side by side.
 #[derive(Debug)]
 pub struct Sandbox {
-    host: system::Host,
+    host: system::IsolationHost,
 }
 
 impl Sandbox {
@@ -86,20 +86,20 @@ impl Sandbox {
     /// # Errors
     /// When the system gives less than is asked for; the error lists all that is missing.
     pub fn open(requirements: &Requirements) -> Result<Self, Unfit> {
-        Ok(Self { host: system::Host::open(requirements)? })
+        Ok(Self { host: system::IsolationHost::open(requirements)? })
     }
 
     /// What enforces the limits here.
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &IsolationReport {
         &self.host.report
     }
 
-    /// Runs a program to its end. Blocks the thread, for [`Limits::wall`] and the time to clean up at most, after a
+    /// Runs a program to its end. Blocks the thread, for [`RunLimits::wall`] and the time to clean up at most, after a
     /// place is free: 64 programs run at one time.
     ///
     /// # Errors
     /// When the job is malformed or the system fails. Neither says anything about the program.
-    pub fn run(&self, job: &Job<'_>) -> Result<Outcome, IsolateError> {
+    pub fn run(&self, job: &Job<'_>) -> Result<RunOutcome, IsolateError> {
         self.host.run(job)
     }
 }

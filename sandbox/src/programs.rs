@@ -4,7 +4,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use echo_sandbox::programs::checkers::Checker;
-//! use echo_sandbox::programs::{Checking, Judge, Language, Options, Submission, Suite, Test, TestStore, Verdict};
+//! use echo_sandbox::programs::{Checking, Judge, Language, JudgeOptions, Submission, Suite, Test, TestStore, ProgramVerdict};
 //! use echo_sandbox::isolation::{Requirements, Sandbox};
 //!
 //! let sandbox = Arc::new(Sandbox::open(&Requirements::default())?);
@@ -14,8 +14,8 @@
 //! let suite = Suite::new(vec![test], Checking::Stock(Checker::Ncmp));
 //! let source = "print(sum(map(int, input().split())))".to_owned();
 //! let submission = Submission { language: Language::Python, source };
-//! for report in Judge::judge(&judge, submission, suite, store, Options::default())? {
-//!     assert_eq!(report.verdict, Verdict::Accepted);
+//! for report in Judge::judge(&judge, submission, suite, store, JudgeOptions::default())? {
+//!     assert_eq!(report.verdict, ProgramVerdict::Accepted);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -44,7 +44,7 @@
 //! ```
 //!
 //! An expected answer is never in a sandbox together with the judged program (invariant 8). A failure
-//! of ours is [`Verdict::Internal`], which has no score (invariant 7).
+//! of ours is [`ProgramVerdict::Internal`], which has no score (invariant 7).
 
 pub mod checkers;
 pub mod functions;
@@ -66,10 +66,10 @@ pub mod verdict;
 mod testing;
 
 pub use functions::{Exam, ExamError, Exams, FunctionTask};
-pub use judge::{Judge, Judging, Options};
+pub use judge::{Judge, JudgeOptions, Judging};
 pub use language::Language;
 pub use program::Submission;
-pub use store::{StoreError, TestData, TestStore};
+pub use store::{TestData, TestStore, TestStoreError};
 pub use suite::{Checking, FileNames, Suite, SuiteError, Test};
 pub use toolchain::Toolchains;
-pub use verdict::{TestReport, Verdict};
+pub use verdict::{ProgramVerdict, TestReport};

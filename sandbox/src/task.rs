@@ -26,7 +26,7 @@ mod verdict;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use crate::task::episode::{Episode, Play, Reply, Step};
+use crate::task::episode::{Episode, EpisodeStep, Play, Reply};
 use crate::task::spec::SpecError;
 
 pub use error::TaskError;
@@ -146,7 +146,7 @@ pub(crate) fn first_turn_alone(
     response: &Response<'_>,
 ) -> Result<Verdict, TaskError> {
     match Play::new(task, seed).turn(response, 0)? {
-        Step::Over { verdict, .. } => Ok(verdict),
-        Step::Heard(_) => Err(TaskError::internal(task.name(), "its episode goes on without tokens")),
+        EpisodeStep::Over { verdict, .. } => Ok(verdict),
+        EpisodeStep::Heard(_) => Err(TaskError::internal(task.name(), "its episode goes on without tokens")),
     }
 }

@@ -34,7 +34,7 @@
 //!
 //! # What is a verdict
 //!
-//! Only a reward that the module returned, within [0, 1]. Whatever else happens is a [`Failure`], and never a reward. That includes
+//! Only a reward that the module returned, within [0, 1]. Whatever else happens is a [`WasmFailure`], and never a reward. That includes
 //! what is the module's own fault and the same on every node, like a trap or spent fuel: a verifier that stops has said nothing about
 //! the response, and a zero in its place would teach the policy something that nobody judged. It also leaves the limits out of the
 //! reward: two versions of Echo with different limits never disagree about one. A module that runs what a response says must count its
@@ -62,7 +62,7 @@ mod module;
 mod runtime;
 mod verifier;
 
-pub use failure::Failure;
+pub use failure::WasmFailure;
 pub use limits::{
     ABI_VERSION, MAX_FUEL, MAX_INSTANCES, MAX_MEMORY_BYTES, MAX_METADATA_BYTES, MAX_MODULE_BYTES,
     MAX_STACK_BYTES, MAX_TABLE_ELEMENTS, MAX_TEXT_CHARS, MAX_TICKS, TICK,
@@ -70,7 +70,7 @@ pub use limits::{
 pub use measure::measure_instantiation;
 pub use module::ModuleError;
 pub use runtime::{Runtime, RuntimeError};
-pub use verifier::Verifier;
+pub use verifier::WasmVerifier;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! `echo-lab attack`: the demo's task twice, among honest members and among liars.
 //!
 //! Bootstrap node, learner and volunteers are real processes, as in the [`demo`](crate::demo). In
-//! the second course some members lie, at a steady pace, one [`Kind`] of lie after the other. Most
+//! the second course some members lie, at a steady pace, one [`LieKind`] of lie after the other. Most
 //! lies are groups drawn from the newest policy under a lease of their own, with one false detail.
 //! A liar that is refused for good comes back under a new key. One liar in three does honest work
 //! first. Colluding verifiers vouch for liars, and some denounce others. On top of that come
@@ -34,19 +34,19 @@ mod standing;
 mod verdict;
 mod volunteer_observer;
 
-pub use acceptance_times::{Delay, Waits};
-pub use account::{Collusion, Held, Ledger, Told};
-pub use kind::Kind;
+pub use acceptance_times::{FloodDelay, Waits};
+pub use account::{AttackAccount, Collusion, Held, Told};
+pub use kind::LieKind;
 pub use members::{Cast, Gang};
 pub use standing::{Standings, Volunteers};
 
-use crate::demo::{self, Demo, Faults};
+use crate::demo::{self, Demo, DemoFaults};
 use crate::harness::cargo;
-use crate::harness::network::{Network, section};
-use crate::output::console::{Console, Report};
+use crate::harness::network::{TestNetwork, section};
+use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
 use echo_learner::storage::run_dir::RunDir;
-use echo_learner::telemetry::summary::Summary;
+use echo_learner::telemetry::summary::RunSummary;
 use echo_policy::generation::set_threads;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -82,8 +82,8 @@ pub struct Attack {
 
 /// How one network fared.
 struct Course {
-    summary: Summary,
-    ledger: Ledger,
+    summary: RunSummary,
+    ledger: AttackAccount,
     standings: Standings,
     volunteers: Volunteers,
     wall_s: f64,
@@ -92,8 +92,8 @@ struct Course {
 /// Runs both networks to their end and compares them.
 ///
 /// # Errors
-/// When something cannot be started or ends before its time; an attack that costs too much is a [`Report`] that has not passed.
-pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<Report> {
+/// When something cannot be started or ends before its time; an attack that costs too much is a [`CommandReport`] that has not passed.
+pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<CommandReport> {
     if attack.build {
         cargo::build_binaries(console).await?;
     }
@@ -144,7 +144,7 @@ async fn course(
         nodes: volunteers,
         updates: attack.updates,
         dir: attack.dir.join(name),
-        faults: Faults::default(),
+        faults: DemoFaults::default(),
         build: attack.build,
     };
     let mut config = demo::network(&demo)?;
@@ -155,7 +155,7 @@ async fn course(
     }
     console.say(format!("{name}: {}", demo.dir.display()));
     let started = Instant::now();
-    let network = Network::start(config).await?;
+    let network = TestNetwork::start(config).await?;
     let layout = network.layout().clone();
     let names = network.node_names();
     let gang = Gang::gather(&network, cast);

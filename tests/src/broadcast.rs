@@ -4,7 +4,7 @@
 //! In one *race*, a source and its nodes are started in network namespaces
 //! ([`netns`](crate::harness::netns)). The snapshot is published, faults happen, and the race ends when
 //! every node that lives holds the snapshot. Echo races in its three modes, and outside systems
-//! race too ([`Mode`]). All are measured alike: completion by what a node has on its disk, bytes by
+//! race too ([`RaceMode`]). All are measured alike: completion by what a node has on its disk, bytes by
 //! the counters of the interfaces, memory and processor time by `/proc`, everything on one clock.
 //!
 //! `simulate` needs no processes: it runs relay machines in simulated networks.
@@ -34,17 +34,19 @@ pub mod simulate;
 mod site;
 mod systems;
 
-pub use options::{Broadcast, Faults, Mode, ModeError, Slow, SlowError, Snapshots, Span, SpanError};
+pub use options::{
+    Broadcast, ModeError, RaceFaults, RaceMode, RaceSnapshots, Slow, SlowError, Span, SpanError,
+};
 pub use systems::corrupt_node::RottenNode;
 
 use crate::harness::binaries::Binaries;
 use crate::harness::cargo;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
 use policies::Policies;
 use race::Race;
-use report::Row;
-use scratch_dir::Scratch;
+use report::RaceRow;
+use scratch_dir::ScratchDir;
 use site::Site;
 use systems::echo::EchoSwarm;
 use systems::http::HttpStar;
@@ -54,14 +56,14 @@ use systems::torrent::Torrent;
 ///
 /// # Errors
 /// When something cannot be started or ends before its time. A race that leaves a node without the
-/// snapshot is a [`Report`] that has not passed.
-pub async fn run(broadcast: Broadcast, console: &Console) -> anyhow::Result<Report> {
+/// snapshot is a [`CommandReport`] that has not passed.
+pub async fn run(broadcast: Broadcast, console: &Console) -> anyhow::Result<CommandReport> {
     broadcast.validate()?;
     if broadcast.build {
         cargo::build_binaries(console).await?;
     }
     let binaries = Binaries::locate()?;
-    let scratch = Scratch::new(&broadcast)?;
+    let scratch = ScratchDir::new(&broadcast)?;
     let policies = policies::prepare(&broadcast, &scratch.path().join("policies"), console)?;
     let mut rows = Vec::new();
     for round in 0..broadcast.repeat {
@@ -86,24 +88,24 @@ pub async fn run(broadcast: Broadcast, console: &Console) -> anyhow::Result<Repo
 
 async fn run_one(
     broadcast: &Broadcast,
-    mode: &Mode,
+    mode: &RaceMode,
     binaries: &Binaries,
     policies: &Policies,
     race: Race<'_>,
-) -> anyhow::Result<Row> {
+) -> anyhow::Result<RaceRow> {
     // Made first and given away last: the processes have ended when their hosts go.
     let site = Site::build(broadcast, race.links())?;
     let check = race.check_links(&site)?;
     match mode {
-        Mode::Echo | Mode::Chain | Mode::Star => {
+        RaceMode::Echo | RaceMode::Chain | RaceMode::Star => {
             let swarm = EchoSwarm::start(broadcast, mode, binaries, policies, &race, &site).await?;
             race.run(mode, check, site, swarm).await
         }
-        Mode::Libtorrent(words) => {
+        RaceMode::Libtorrent(words) => {
             let swarm = Torrent::start(words, policies, &race, &site).await?;
             race.run(mode, check, site, swarm).await
         }
-        Mode::Http => {
+        RaceMode::Http => {
             let star = HttpStar::start(policies, &race, &site).await?;
             race.run(mode, check, site, star).await
         }

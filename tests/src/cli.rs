@@ -11,21 +11,21 @@ mod vectors;
 
 use anyhow::{anyhow, ensure};
 use attack::AttackOptions;
-use bench::Bench;
+use bench::BenchCommand;
 use broadcast::BroadcastOptions;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use echo_lab::bench::{rollout, step};
 use echo_lab::broadcast::RottenNode;
 use echo_lab::broadcast::simulate;
 use echo_lab::broadcast::simulate::Simulate;
-use echo_lab::demo::{self, Demo, Faults, UPDATES};
+use echo_lab::demo::{self, Demo, DemoFaults, UPDATES};
 use echo_lab::harness::cargo::workspace_root;
 use echo_lab::harness::processes::interruptible;
-use echo_lab::output::console::{Console, Report};
+use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::results::Recorder;
 use echo_lab::study::deltas;
 use echo_lab::suite;
-use gpu::Gpu;
+use gpu::GpuCommand;
 use results::ResultsOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -121,7 +121,7 @@ enum Command {
     Study(StudyCommand),
     /// Race against outside systems, by turns.
     #[command(subcommand)]
-    Bench(Bench),
+    Bench(BenchCommand),
     /// Training steps for a bench, in a process of their own.
     #[command(hide = true)]
     TrainStep {
@@ -136,7 +136,7 @@ enum Command {
     },
     /// A kit that runs and measures Echo on a machine with an NVIDIA card.
     #[command(subcommand)]
-    Gpu(Gpu),
+    Gpu(GpuCommand),
     /// Train a policy of 107 million parameters a little, and measure the deltas between its publications.
     DeltaStudy(DeltaStudyOptions),
     /// Write docs/results.md from the newest measured figure of each goal, or check it.
@@ -216,7 +216,7 @@ pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
 
 impl Cli {
     /// `words` are those of the command line, the program first.
-    fn execute(self, words: &[OsString], console: &Console) -> anyhow::Result<Report> {
+    fn execute(self, words: &[OsString], console: &Console) -> anyhow::Result<CommandReport> {
         let record = self.record > 0;
         if !record || matches!(self.command, Command::Results(_)) {
             return self.command.execute(record, console);
@@ -229,7 +229,7 @@ impl Cli {
 }
 
 impl Command {
-    fn execute(self, record: bool, console: &Console) -> anyhow::Result<Report> {
+    fn execute(self, record: bool, console: &Console) -> anyhow::Result<CommandReport> {
         match self {
             Self::Demo(options) => interruptible(demo::run(options.demo()?, console)),
             Self::Attack(options) => options.execute(console),
@@ -237,7 +237,7 @@ impl Command {
             Self::Broadcast(options) => interruptible(echo_lab::broadcast::run(options.broadcast(), console)),
             Self::RottenNode { list, listen, number } => {
                 interruptible(RottenNode { list, listen, number }.run())?;
-                Ok(Report { passed: true, json: serde_json::Value::Null })
+                Ok(CommandReport { passed: true, json: serde_json::Value::Null })
             }
             Self::Test => interruptible(suite::run(console)),
             Self::Vectors(vectors) => vectors.execute(console),
@@ -247,11 +247,11 @@ impl Command {
             Self::Bench(bench) => bench.execute(console),
             Self::TrainStep { setting } => {
                 println!("{}", serde_json::to_string(&step::run(&serde_json::from_str(&setting)?)?)?);
-                Ok(Report { passed: true, json: serde_json::Value::Null })
+                Ok(CommandReport { passed: true, json: serde_json::Value::Null })
             }
             Self::RolloutRun { task } => {
                 println!("{}", serde_json::to_string(&rollout::run_task(&task)?)?);
-                Ok(Report { passed: true, json: serde_json::Value::Null })
+                Ok(CommandReport { passed: true, json: serde_json::Value::Null })
             }
             Self::Study(study) => study.execute(console),
             Self::Gpu(gpu) => gpu.execute(console),
@@ -276,15 +276,15 @@ impl DemoOptions {
             }
         };
         ensure!(!dir.exists(), "{} exists already: choose another --dir", dir.display());
-        let faults = Faults { nodes: usize::from(self.kill_node), learner: self.kill_learner };
+        let faults = DemoFaults { nodes: usize::from(self.kill_node), learner: self.kill_learner };
         Ok(Demo { nodes: usize::from(self.nodes), updates: self.updates, dir, faults, build: !self.no_build })
     }
 }
 
 impl DeltaStudyOptions {
-    fn study(self) -> deltas::Study {
+    fn study(self) -> deltas::DeltaStudy {
         let Self { warm_up, publications, tiny, save } = self;
-        deltas::Study { warm_up, publications, tiny, save }
+        deltas::DeltaStudy { warm_up, publications, tiny, save }
     }
 }
 
@@ -292,7 +292,7 @@ impl DeltaStudyOptions {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
-    use echo_lab::broadcast::{Mode, Snapshots};
+    use echo_lab::broadcast::{RaceMode, RaceSnapshots};
     use echo_protocol::wire::rate::BytesPerSec;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
@@ -325,11 +325,11 @@ mod tests {
         let Command::Broadcast(options) = cli.command else { panic!("another command") };
         let broadcast = options.broadcast();
         assert_eq!((broadcast.nodes, broadcast.repeat, broadcast.node_up), (16, 3, BytesPerSec(5_000_000)));
-        assert_eq!(broadcast.snapshots, Snapshots::Random { bytes: 1 << 20, delta_from: None });
-        assert_eq!(broadcast.modes, [Mode::Echo, Mode::Libtorrent(Vec::new())]);
+        assert_eq!(broadcast.snapshots, RaceSnapshots::Random { bytes: 1 << 20, delta_from: None });
+        assert_eq!(broadcast.modes, [RaceMode::Echo, RaceMode::Libtorrent(Vec::new())]);
         let given = parse("echo-lab broadcast --policies a,b").unwrap();
         let Command::Broadcast(options) = given.command else { panic!("another command") };
-        assert_eq!(options.broadcast().snapshots, Snapshots::Given { old: "a".into(), new: "b".into() });
+        assert_eq!(options.broadcast().snapshots, RaceSnapshots::Given { old: "a".into(), new: "b".into() });
     }
 
     #[test]

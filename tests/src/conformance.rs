@@ -19,9 +19,9 @@ mod sources;
 
 pub use sources::{GSM8K, MODELS, OBJECTIVES, SOURCES_VARIABLE, Sources, TOKENIZER};
 
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::ensure;
-use echo_learner::training::objective::vectors::{Precision, check_file as check_objectives};
+use echo_learner::training::objective::vectors::{CheckArithmetic, check_file as check_objectives};
 use echo_policy::conformance::vectors::VectorReport;
 use serde_json::json;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub fn tokenizer(file: &Path, tokenizer: Option<&Path>) -> anyhow::Result<Vector
 ///
 /// # Errors
 /// When the file cannot be read, or holds no case.
-pub fn objectives(file: &Path, precision: Precision) -> anyhow::Result<VectorReport> {
+pub fn objectives(file: &Path, precision: CheckArithmetic) -> anyhow::Result<VectorReport> {
     let found = check_objectives(file, precision)?;
     let share = |(objective, error): (&String, &f64)| error / precision.tolerance(objective);
     let report = VectorReport {
@@ -69,7 +69,7 @@ fn some_cases(report: VectorReport, path: &Path) -> anyhow::Result<VectorReport>
 
 /// Tells the outcome to people, and makes the command's report of it.
 #[must_use]
-pub fn tell(console: &Console, report: &VectorReport) -> Report {
+pub fn tell(console: &Console, report: &VectorReport) -> CommandReport {
     for failure in &report.failures {
         console.say(format!("  {failure}"));
     }
@@ -80,7 +80,7 @@ pub fn tell(console: &Console, report: &VectorReport) -> Report {
     }
     console.say(format!("cases    {cases}\npassed   {passed}\nfailed   {failed}\nskipped  {skipped}"));
     console.say(format!("worst    {worst:.3} (1 is the limit)"));
-    Report { passed: *failed == 0, json: json!(report) }
+    CommandReport { passed: *failed == 0, json: json!(report) }
 }
 
 #[cfg(test)]
@@ -108,9 +108,9 @@ mod tests {
         let missing = dir.path().join("missing");
         assert!(models(&missing).is_err());
         assert!(tokenizer(&missing, None).is_err());
-        assert!(objectives(&missing, Precision::F64).is_err());
+        assert!(objectives(&missing, CheckArithmetic::F64).is_err());
         assert!(models(dir.path()).is_err(), "an empty directory");
         std::fs::write(&missing, "").unwrap();
-        assert!(objectives(&missing, Precision::F64).unwrap_err().to_string().contains("no vectors"));
+        assert!(objectives(&missing, CheckArithmetic::F64).unwrap_err().to_string().contains("no vectors"));
     }
 }

@@ -16,20 +16,20 @@ mod progress;
 mod run_file;
 mod verdict;
 
-pub use faults::Faults;
+pub use faults::DemoFaults;
 pub use run_file::STALENESS_BUDGET;
 pub(crate) use run_file::settings;
 
 use crate::harness::binaries::Binaries;
 use crate::harness::cargo;
-use crate::harness::network::{LearnerConfig, Network, NetworkConfig, NodeConfig};
-use crate::output::console::{Console, Report};
+use crate::harness::network::{LearnerConfig, NetworkConfig, TestNetwork, TestNodeConfig};
+use crate::output::console::{CommandReport, Console};
 use crate::output::live::Live;
 use crate::output::plot::reward_curve;
 use anyhow::Context as _;
 use echo_learner::storage::run_dir::RunDir;
-use echo_learner::telemetry::summary::Summary;
-use progress::Watch;
+use echo_learner::telemetry::summary::RunSummary;
+use progress::DemoWatch;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub struct Demo {
     /// Where everything is kept; must not hold a run yet.
     pub dir: PathBuf,
     /// Who is killed on the way.
-    pub faults: Faults,
+    pub faults: DemoFaults,
     /// Whether the programs are built first.
     pub build: bool,
 }
@@ -59,8 +59,8 @@ pub struct Demo {
 /// Runs the demo to its end and judges it.
 ///
 /// # Errors
-/// When something cannot be started or ends before its time; a run that misses its goals is a [`Report`] that has not passed.
-pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<Report> {
+/// When something cannot be started or ends before its time; a run that misses its goals is a [`CommandReport`] that has not passed.
+pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<CommandReport> {
     let started = Instant::now();
     if demo.build {
         cargo::build_binaries(console).await?;
@@ -72,7 +72,7 @@ pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<Report> {
         demo.nodes
     ));
     let built = started.elapsed();
-    let network = Network::start(config).await?;
+    let network = TestNetwork::start(config).await?;
     let learner = RunDir::new(&network.layout().run_dir());
     let (summary, accepted_by_nodes) = drive(&demo, network, console).await?;
     let wall_s = (started.elapsed() - built).as_secs_f64();
@@ -94,7 +94,7 @@ pub(crate) fn network(demo: &Demo) -> anyhow::Result<NetworkConfig> {
         network: "echo-demo".into(),
         run: "addition".into(),
         learner: LearnerConfig { settings: settings(demo.updates)?, environment: one_thread_a_part() },
-        nodes: NodeConfig::several(demo.nodes),
+        nodes: TestNodeConfig::several(demo.nodes),
     })
 }
 
@@ -107,11 +107,11 @@ fn one_thread_a_part() -> BTreeMap<String, String> {
 /// the volunteers saw accepted.
 pub(crate) async fn drive(
     demo: &Demo,
-    mut network: Network,
+    mut network: TestNetwork,
     console: &Console,
-) -> anyhow::Result<(Summary, u64)> {
+) -> anyhow::Result<(RunSummary, u64)> {
     let dir = RunDir::new(&network.layout().run_dir());
-    let mut watch = Watch::new(&dir, demo.updates);
+    let mut watch = DemoWatch::new(&dir, demo.updates);
     let mut live = Live::new(console);
     let mut faults = demo.faults.schedule(demo.updates);
     loop {

@@ -19,7 +19,7 @@ mod libraries;
 pub mod pack;
 mod steps;
 
-pub use check::Check;
+pub use check::GpuCheckPlan;
 pub use kit::{CHECK, Kit};
 pub use pack::Pack;
-pub use steps::{Step, StepOptions, run as run_step};
+pub use steps::{GpuStep, StepOptions, run as run_step};

@@ -35,7 +35,7 @@ pub use manual::{GivenError, GivenFigure, record_given};
 pub use recorder::Recorder;
 
 use crate::harness::cargo::workspace_root;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
 use goals_and_records::{Book, HeldOrMissed, NewestFigure};
 use serde_json::json;
@@ -58,7 +58,7 @@ const SHOWN: usize = 20;
 /// # Errors
 /// When the goals or the records cannot be read or contradict each other, when a goal has no record or its
 /// newest one has no command, or when the page cannot be read or written.
-pub fn run(check: bool, console: &Console) -> anyhow::Result<Report> {
+pub fn run(check: bool, console: &Console) -> anyhow::Result<CommandReport> {
     run_in(&workspace_root(), check, console)
 }
 
@@ -72,7 +72,7 @@ pub fn commands() -> anyhow::Result<Vec<(usize, String)>> {
     Ok(numbered.filter_map(|(record, line)| Some((line, record.command?))).collect())
 }
 
-fn run_in(root: &Path, check: bool, console: &Console) -> anyhow::Result<Report> {
+fn run_in(root: &Path, check: bool, console: &Console) -> anyhow::Result<CommandReport> {
     let book = Book::read(root)?;
     let newest = book.newest()?;
     let wanted = page::render(&book.goals, &newest)?;
@@ -95,7 +95,7 @@ fn run_in(root: &Path, check: bool, console: &Console) -> anyhow::Result<Report>
         "claims": [{"claim": format!("{PAGE} is what its records give"), "holds": holds}],
     });
     console.say(summary(&newest));
-    Ok(Report { passed: holds, json })
+    Ok(CommandReport { passed: holds, json })
 }
 
 /// The page as it is; empty where there is none yet.

@@ -36,12 +36,12 @@ pub use delay::{Delay, DelayModel};
 pub use plans::Name;
 
 use crate::models::in_process_training::Practice;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::Context;
 use arm::Arm;
-use course::Course;
+use course::SeedCourse;
 use echo_policy::model::weights::Weights;
-use plans::Plan;
+use plans::StudyPlan;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -70,7 +70,7 @@ pub struct Study {
 ///
 /// # Errors
 /// When training fails, or a picture cannot be written.
-pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
+pub fn run(study: &Study, console: &Console) -> anyhow::Result<CommandReport> {
     std::fs::create_dir_all(&study.out).with_context(|| format!("cannot make {}", study.out.display()))?;
     if study.name == Name::Variance {
         return variance::run(study, console);
@@ -103,13 +103,13 @@ pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
         ));
         Ok(course)
     })?;
-    let courses: Vec<&[Course]> = courses.chunks(starts.len()).collect();
+    let courses: Vec<&[SeedCourse]> = courses.chunks(starts.len()).collect();
     chart::draw(&plan, &courses, study)?;
     report::report(&plan, &courses, study, since.elapsed(), console)
 }
 
 /// The policy that all arms of a seed begin with, and its accuracy.
-fn start(plan: &Plan, seed: u64) -> anyhow::Result<(Practice, Weights, f64)> {
+fn start(plan: &StudyPlan, seed: u64) -> anyhow::Result<(Practice, Weights, f64)> {
     let practice = Practice::new(plan.setting(seed))?;
     let mut accuracy = 0.0;
     let weights = practice.imitate(

@@ -9,11 +9,11 @@
 pub mod setup;
 mod tally;
 
-pub use tally::Tally;
+pub use tally::TestTally;
 
 use crate::harness::cargo;
-use crate::harness::processes::{Output, Process};
-use crate::output::console::{Console, Report};
+use crate::harness::processes::{Process, ProcessOutput};
+use crate::output::console::{CommandReport, Console};
 use crate::suite::setup;
 use anyhow::{Context as _, bail};
 use serde_json::json;
@@ -31,14 +31,14 @@ const EXIT_LIMIT: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// When there is nothing to add up: the machine is not fit, the build fails, cargo cannot be started or hangs.
-pub async fn run(console: &Console) -> anyhow::Result<Report> {
+pub async fn run(console: &Console) -> anyhow::Result<CommandReport> {
     setup::prepare(console).await?;
     // Tests of the whole start the programs; cargo builds no binary for the test of another package.
     cargo::build_binaries(console).await?;
     cargo::build_tests(console).await?;
     console.say("running all tests: cargo test --workspace --no-fail-fast");
     let command = cargo::command(["test", "--workspace", "--no-fail-fast"]);
-    let mut cargo = Process::start("cargo test", command, Output::Lines)?;
+    let mut cargo = Process::start("cargo test", command, ProcessOutput::Lines)?;
     let output = cargo.take_stdout().context("the output of cargo is piped")?;
     let mut tally = count(output, SILENCE_LIMIT, console).await?;
     let status = cargo.wait(EXIT_LIMIT).await?;
@@ -46,7 +46,7 @@ pub async fn run(console: &Console) -> anyhow::Result<Report> {
         console.say(reason);
     }
     console.say(&tally);
-    Ok(Report { passed: tally.failed == 0, json: json!(tally) })
+    Ok(CommandReport { passed: tally.failed == 0, json: json!(tally) })
 }
 
 /// Passes the output of test programs on, and counts. An error that names the tests that run when
@@ -55,8 +55,8 @@ async fn count(
     output: impl AsyncRead + Unpin,
     silence: Duration,
     console: &Console,
-) -> anyhow::Result<Tally> {
-    let mut tally = Tally::default();
+) -> anyhow::Result<TestTally> {
+    let mut tally = TestTally::default();
     let mut lines = BufReader::new(output).split(b'\n');
     loop {
         let Ok(line) = timeout(silence, lines.next_segment()).await else {

@@ -24,16 +24,16 @@ mod scenario;
 pub mod soak;
 mod verdict;
 
-pub use scenario::{Scenario, Step};
+pub use scenario::{Scenario, ScenarioStep};
 
 use crate::harness::binaries::Binaries;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context as _, ensure};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
-use verdict::Verdict;
+use verdict::ScenarioVerdict;
 
 /// Which scenarios are played, and how many at once.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ const NOT_TRIED: [(&str, &str); 7] = [
 ///
 /// # Errors
 /// When nothing could be played.
-pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<Report> {
+pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<CommandReport> {
     let scenarios = match trouble.random {
         Some(count) => (0..count).map(|n| random_schedule::draw(trouble.seed.wrapping_add(n))).collect(),
         None => scenario::given()?,
@@ -132,7 +132,7 @@ pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<Report> 
         "passed": passed, "scenarios": total, "failed": failed, "seconds": seconds,
         "seed": trouble.random.map(|_| trouble.seed), "rows": rows, "not_tried": not_tried, "claims": claims,
     });
-    Ok(Report { passed, json })
+    Ok(CommandReport { passed, json })
 }
 
 #[cfg(unix)]
@@ -145,7 +145,7 @@ fn is_root() -> bool {
     false
 }
 
-fn row(scenario: &Scenario, verdict: &Verdict, seconds: f64) -> Value {
+fn row(scenario: &Scenario, verdict: &ScenarioVerdict, seconds: f64) -> Value {
     json!({
         "name": scenario.name, "passed": verdict.failure.is_none(), "seconds": seconds, "failure": verdict.failure,
         "back_after_s": verdict.back_after_s, "updates": verdict.updates, "max_staleness": verdict.max_staleness,

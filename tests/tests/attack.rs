@@ -4,7 +4,7 @@
 #![cfg(test)]
 
 use echo_lab::attack::{Cast, Gang, Standings, Told, Volunteers};
-use echo_lab::harness::network::{Network, NodeConfig};
+use echo_lab::harness::network::{TestNetwork, TestNodeConfig};
 use echo_lab::harness::small_run;
 use echo_lab::harness::small_run::until;
 use echo_learner::storage::run_dir::RunDir;
@@ -42,7 +42,7 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
     let mut network = small_run::start_with(dir.path(), UPDATES, &settings).await.unwrap();
     let layout = network.layout().clone();
     let run = RunDir::new(&layout.run_dir());
-    let nodes = NodeConfig::several(2);
+    let nodes = TestNodeConfig::several(2);
     let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
     for mut node in nodes {
         let roles = ["rollout", "relay", "verifier"].map(|role| format!("--role={role}"));
@@ -57,7 +57,7 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
         let flooded = ledger.waits.mean_ms(true).is_some_and(|mean| mean > 0.0);
         (ledger.unanswered().is_empty() && flooded && ledger.held.streams > 0 && colluded).then_some(())
     };
-    let accepted = |network: &Network, node| {
+    let accepted = |network: &TestNetwork, node| {
         network.node_status(node).and_then(|status| status["accepted"].as_u64()).unwrap_or(0)
     };
     // Liars may all have had their reasons before a volunteer has loaded its policy.

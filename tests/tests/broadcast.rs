@@ -2,24 +2,24 @@
 #![cfg(test)]
 #![cfg(unix)]
 
-use echo_lab::broadcast::{self, Broadcast, Faults, Mode, Snapshots};
+use echo_lab::broadcast::{self, Broadcast, RaceFaults, RaceMode, RaceSnapshots};
 use echo_lab::harness::binaries::Binaries;
 use echo_lab::harness::netns;
 use echo_lab::output::console::Console;
 use echo_protocol::wire::rate::BytesPerSec;
 
 /// Four nodes, three megabytes, fast links.
-fn small(modes: &[Mode]) -> Broadcast {
+fn small(modes: &[RaceMode]) -> Broadcast {
     Broadcast {
         nodes: 4,
         uplink: BytesPerSec(30_000_000),
         node_up: BytesPerSec(10_000_000),
         node_down: BytesPerSec(10_000_000),
         uneven: None,
-        snapshots: Snapshots::Random { bytes: 3 << 20, delta_from: None },
+        snapshots: RaceSnapshots::Random { bytes: 3 << 20, delta_from: None },
         modes: modes.to_vec(),
         repeat: 1,
-        faults: Faults::default(),
+        faults: RaceFaults::default(),
         rotten: 0,
         nat: 0,
         congestion: None,
@@ -41,7 +41,7 @@ async fn run(broadcast: Broadcast) -> serde_json::Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_ends_with_what_the_source_published() {
-    let report = run(small(&[Mode::Echo, Mode::Chain])).await;
+    let report = run(small(&[RaceMode::Echo, RaceMode::Chain])).await;
     let caps = if netns::obstacle(false).is_none() { "netns" } else { "process" };
     for race in report["races"].as_array().unwrap() {
         assert_eq!((&race["complete_nodes"], &race["living_nodes"]), (&4.into(), &4.into()), "{race:#}");
@@ -58,15 +58,15 @@ async fn nodes_behind_a_router_take_part() {
         eprintln!("skipped: {obstacle}");
         return;
     }
-    let report = run(Broadcast { nat: 2, congestion: Some("reno".into()), ..small(&[Mode::Echo]) }).await;
+    let report = run(Broadcast { nat: 2, congestion: Some("reno".into()), ..small(&[RaceMode::Echo]) }).await;
     assert_eq!(report["complete_nodes"], 4);
     assert_eq!((&report["per_node"][3]["nat"], &report["congestion"]), (&true.into(), &"reno".into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_living_end_complete_when_some_are_killed() {
-    let faults = Faults { churn: 0.5, ..Faults::default() };
-    let report = run(Broadcast { faults, ..small(&[Mode::Echo]) }).await;
+    let faults = RaceFaults { churn: 0.5, ..RaceFaults::default() };
+    let report = run(Broadcast { faults, ..small(&[RaceMode::Echo]) }).await;
     assert_eq!(report["living_nodes"], 3, "one of the two comes back: {report:#}");
 }
 
@@ -76,7 +76,7 @@ async fn what_programs_make_of_their_caps_is_told() {
         eprintln!("skipped: {obstacle}");
         return;
     }
-    let snapshots = Snapshots::Random { bytes: 12 << 20, delta_from: None };
+    let snapshots = RaceSnapshots::Random { bytes: 12 << 20, delta_from: None };
     let rate = BytesPerSec(4_000_000);
     let caps = Broadcast {
         own_caps: true,
@@ -84,7 +84,7 @@ async fn what_programs_make_of_their_caps_is_told() {
         node_up: rate,
         node_down: rate,
         snapshots,
-        ..small(&[Mode::Echo])
+        ..small(&[RaceMode::Echo])
     };
     let report = run(caps).await;
     assert_eq!((&report["caps"], &report["tcp_copy"]), (&"process".into(), &serde_json::Value::Null));

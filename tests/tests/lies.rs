@@ -5,12 +5,12 @@
 #![cfg(test)]
 
 use echo_lab::harness::liar::{Envelope, Liar};
-use echo_lab::harness::network::NodeConfig;
+use echo_lab::harness::network::TestNodeConfig;
 use echo_lab::harness::small_run;
 use echo_lab::harness::small_run::{GROUP_SIZE, STALENESS_BUDGET, until};
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::telemetry::metrics;
-use echo_learner::telemetry::summary::Summary;
+use echo_learner::telemetry::summary::RunSummary;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::lease::LeaseId;
 use echo_protocol::work::order::OrderCounter;
@@ -99,7 +99,7 @@ async fn every_lie_is_refused_by_its_name_and_the_run_goes_on() {
     court.refuse("a replay of what has been trained on", &first, RefuseReason::Duplicate).await;
     let Court { refused, accepted, .. } = court;
 
-    let node = network.add_node(NodeConfig::several(1).remove(0)).unwrap();
+    let node = network.add_node(TestNodeConfig::several(1).remove(0)).unwrap();
     let ended = until("the run's end", RUN_LIMIT, &mut network, |n| n.learner_ended().transpose()).await;
     assert!(ended.unwrap().unwrap().success());
     let status = network.node_status(node).unwrap();
@@ -108,7 +108,7 @@ async fn every_lie_is_refused_by_its_name_and_the_run_goes_on() {
 
     let rows = metrics::updates(&run.metrics()).unwrap();
     let last = rows.last().unwrap();
-    let summary: Summary = serde_json::from_slice(&std::fs::read(run.summary()).unwrap()).unwrap();
+    let summary: RunSummary = serde_json::from_slice(&std::fs::read(run.summary()).unwrap()).unwrap();
     assert_eq!((last.update, summary.updates), (u64::from(UPDATES), u64::from(UPDATES)));
     for (reason, count) in refused {
         let (row, sum) = (last.refused.get(reason.name()), summary.trajectories_rejected.get(reason.name()));

@@ -5,7 +5,7 @@
 
 use echo_lab::harness::binaries::Binaries;
 use echo_lab::harness::cargo;
-use echo_lab::harness::network::{LearnerConfig, Network, NetworkConfig, NodeConfig};
+use echo_lab::harness::network::{LearnerConfig, NetworkConfig, TestNetwork, TestNodeConfig};
 use echo_protocol::program::clock;
 use echo_protocol::run::peer_list;
 use echo_protocol::run::peer_list::Trust;
@@ -55,7 +55,7 @@ fn config(dir: &Path) -> NetworkConfig {
         network: "lab".into(),
         run: "addition".into(),
         learner,
-        nodes: NodeConfig::several(2),
+        nodes: TestNodeConfig::several(2),
     }
 }
 
@@ -73,7 +73,7 @@ async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 #[tokio::test]
 async fn a_network_starts_loses_members_gets_them_back_and_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let mut network = Network::start(config(dir.path())).await.unwrap();
+    let mut network = TestNetwork::start(config(dir.path())).await.unwrap();
     let layout = network.layout().clone();
 
     let list = fs::read_to_string(layout.list()).unwrap();
@@ -115,6 +115,6 @@ async fn what_cannot_start_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let mut wrong = config(dir.path());
     wrong.binaries.bootstrap = stand_in(dir.path(), "bootstrap", "echo no luck today; exit 4");
-    let error = Network::start(wrong).await.unwrap_err().to_string();
+    let error = TestNetwork::start(wrong).await.unwrap_err().to_string();
     assert!(error.contains("bootstrap ended unexpectedly") && error.contains("no luck today"), "{error}");
 }

@@ -4,8 +4,8 @@
 //! nothing here depends on who is quicker.
 #![cfg(test)]
 
-use echo_lab::harness::liar::{Liar, Order, PATIENCE, ROTTEN, receive};
-use echo_lab::harness::network::{Network, NodeConfig};
+use echo_lab::harness::liar::{Liar, LiarOrder, PATIENCE, ROTTEN, receive};
+use echo_lab::harness::network::{TestNetwork, TestNodeConfig};
 use echo_lab::harness::small_run;
 use echo_lab::harness::small_run::until;
 use echo_protocol::control::requests::Peer;
@@ -110,8 +110,8 @@ async fn rot_on_disk_is_neither_installed_nor_forwarded() {
 }
 
 /// A volunteer whose log is plain text.
-fn volunteer() -> NodeConfig {
-    let mut node = NodeConfig::several(1).remove(0);
+fn volunteer() -> TestNodeConfig {
+    let mut node = TestNodeConfig::several(1).remove(0);
     node.environment.insert("NO_COLOR".into(), "1".into());
     node
 }
@@ -130,7 +130,7 @@ fn assert_true(manifest: &Manifest, chunks: &BTreeMap<ChunkIndex, Vec<u8>>) {
 }
 
 /// Waits until the volunteer says that it generates under `version` or a newer one.
-async fn installs(network: &mut Network, node: usize, version: PolicyVersion) {
+async fn installs(network: &mut TestNetwork, node: usize, version: PolicyVersion) {
     until("an installation", LIMIT, network, |network| {
         let installed = network.node_status(node)?["version"].as_u64()?;
         (installed >= version.0).then_some(())
@@ -141,10 +141,10 @@ async fn installs(network: &mut Network, node: usize, version: PolicyVersion) {
 
 /// Hands the hoarded work in, so that the run moves on, and waits until the volunteer works under a newer version.
 async fn goes_on(
-    network: &mut Network,
+    network: &mut TestNetwork,
     node: usize,
     member: &mut Liar,
-    hoard: Vec<Order>,
+    hoard: Vec<LiarOrder>,
     old: PolicyVersion,
 ) {
     for order in hoard {
@@ -200,19 +200,19 @@ async fn reach_parent(member: &Liar, expected: PublicKey) -> PeerId {
     tokio::time::timeout(PATIENCE, reach).await.unwrap()
 }
 
-fn node_dir(network: &Network, node: usize) -> PathBuf {
+fn node_dir(network: &TestNetwork, node: usize) -> PathBuf {
     network.layout().node_dir(network.node_name(node))
 }
 
-fn node_key(network: &Network, node: usize) -> PublicKey {
+fn node_key(network: &TestNetwork, node: usize) -> PublicKey {
     keyfile::load_or_create(&node_dir(network, node).join("identity")).unwrap().public()
 }
 
-fn log(network: &Network, node: usize) -> String {
+fn log(network: &TestNetwork, node: usize) -> String {
     fs::read_to_string(network.layout().log(network.node_name(node))).unwrap()
 }
 
-fn chunk_file(network: &Network, node: usize, manifest: &Manifest, index: u32) -> PathBuf {
+fn chunk_file(network: &TestNetwork, node: usize, manifest: &Manifest, index: u32) -> PathBuf {
     let name = manifest.chunk_id(ChunkIndex(index)).unwrap().to_string();
     node_dir(network, node).join("chunks").join(&name[..2]).join(name)
 }
@@ -225,7 +225,7 @@ fn damage(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-fn shelves(network: &Network, node: usize) -> (usize, Vec<PathBuf>) {
+fn shelves(network: &TestNetwork, node: usize) -> (usize, Vec<PathBuf>) {
     rotten_files(&node_dir(network, node).join("chunks"))
 }
 

@@ -5,12 +5,12 @@
 #![cfg(test)]
 
 use echo_lab::conformance::{GSM8K, Sources};
-use echo_lab::harness::network::NodeConfig;
+use echo_lab::harness::network::TestNodeConfig;
 use echo_lab::harness::small_run;
 use echo_lab::harness::small_run::until;
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::telemetry::metrics;
-use echo_learner::telemetry::summary::Summary;
+use echo_learner::telemetry::summary::RunSummary;
 use echo_protocol::wire::content_id::ContentId;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,15 +31,15 @@ const TWO_PROGRAMS: &str = r#"{"prompt": "Print the sum.", "tests": [{"input": "
 "#;
 
 /// Runs to the end of the run, with `changes` to the run file of small runs, and looks at what it came to.
-async fn train_on(dir: &Path, task: &str, changes: &[(&str, &str, Value)]) -> Summary {
+async fn train_on(dir: &Path, task: &str, changes: &[(&str, &str, Value)]) -> RunSummary {
     let mut network = small_run::start_on(dir, UPDATES, task, changes).await.unwrap();
     let run = RunDir::new(&network.layout().run_dir());
-    for node in NodeConfig::several(2) {
+    for node in TestNodeConfig::several(2) {
         network.add_node(node).unwrap();
     }
     until("the end of the run", LIMIT, &mut network, |_| run.summary().exists().then_some(())).await.unwrap();
     network.stop(GRACE).await.unwrap();
-    let summary: Summary = serde_json::from_slice(&std::fs::read(run.summary()).unwrap()).unwrap();
+    let summary: RunSummary = serde_json::from_slice(&std::fs::read(run.summary()).unwrap()).unwrap();
     assert_eq!(summary.updates, u64::from(UPDATES));
     assert!(summary.trajectories_rejected.is_empty(), "{:?}", summary.trajectories_rejected);
     let rows = metrics::updates(&run.metrics()).unwrap();

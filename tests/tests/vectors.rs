@@ -5,8 +5,8 @@
 
 use echo_lab::conformance;
 use echo_lab::conformance::{GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, sandbox};
-use echo_lab::output::console::{Console, Report};
-use echo_learner::training::objective::vectors::Precision;
+use echo_lab::output::console::{CommandReport, Console};
+use echo_learner::training::objective::vectors::CheckArithmetic;
 use echo_policy::conformance::vectors::VectorReport;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::{fs, io};
 
 /// Checks a file, and tells how far it agrees.
-type Check = fn(&Path, &Console) -> anyhow::Result<Report>;
+type Check = fn(&Path, &Console) -> anyhow::Result<CommandReport>;
 
 /// Files about what judges responses.
 const JUDGED: [(&str, Check); 8] = [
@@ -70,7 +70,7 @@ fn objectives(sources: &Sources) -> Vec<Trial> {
         let file = file.clone();
         trial(&format!("{OBJECTIVES} in {name}"), move || conformance::objectives(&file, precision))
     };
-    vec![precision("f32", Precision::F32), precision("f64", Precision::F64)]
+    vec![precision("f32", CheckArithmetic::F32), precision("f64", CheckArithmetic::F64)]
 }
 
 fn judged(sources: &Sources) -> Vec<Trial> {

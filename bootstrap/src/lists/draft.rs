@@ -22,7 +22,7 @@ use std::path::Path;
 /// The content of a list, with its expiry as the keeper said it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Draft {
+pub struct ListDraft {
     /// The network's name, the same in all versions of its list.
     pub network: String,
     /// The list's version: nodes ignore a list that is not newer than theirs.
@@ -38,7 +38,7 @@ pub struct Draft {
     pub runs: Vec<ListedRun>,
 }
 
-impl Draft {
+impl ListDraft {
     /// Reads a draft from a TOML file; unknown keys are refused.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ mod tests {
 
     fn draft(rest: &str) -> Result<PeerList, ListError> {
         let text = format!("network = \"echo\"\nversion = 1\n{rest}");
-        toml::from_str::<Draft>(&text).expect("a draft").into_list(NOW)
+        toml::from_str::<ListDraft>(&text).expect("a draft").into_list(NOW)
     }
 
     #[test]
@@ -131,10 +131,10 @@ mod tests {
     fn unknown_keys_and_missing_files_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("list.toml");
-        assert!(matches!(Draft::from_file(&path), Err(ListError::Read { .. })));
+        assert!(matches!(ListDraft::from_file(&path), Err(ListError::Read { .. })));
         std::fs::write(&path, "network = \"echo\"\nversoin = 1").unwrap();
-        assert!(Draft::from_file(&path).unwrap_err().to_string().contains("versoin"));
+        assert!(ListDraft::from_file(&path).unwrap_err().to_string().contains("versoin"));
         std::fs::write(&path, "x".repeat(300 << 10)).unwrap();
-        assert!(matches!(Draft::from_file(&path), Err(ListError::TooLong { .. })));
+        assert!(matches!(ListDraft::from_file(&path), Err(ListError::TooLong { .. })));
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// A list as found in a file.
 #[derive(Clone, Debug, Serialize)]
-pub struct Shown {
+pub struct ShownList {
     /// Whether a node that trusts this keeper would take the list now.
     pub valid: bool,
     /// Whether the signature belongs to the text.
@@ -27,11 +27,11 @@ pub struct Shown {
 ///
 /// # Errors
 /// [`ListError`] when the file cannot be read or is no list. A wrong signature or an expired list is no error.
-pub fn show_file(path: &Path, now: UnixMillis) -> Result<Shown, ListError> {
+pub fn show_file(path: &Path, now: UnixMillis) -> Result<ShownList, ListError> {
     match peer_list::read(&read_text(path)?) {
         Ok((list, keeper)) => {
             let left = list.expires.saturating_sub(now.0 / 1000);
-            Ok(Shown {
+            Ok(ShownList {
                 valid: left > 0,
                 signature_right: true,
                 keeper: PublicKeyText(keeper),
@@ -39,7 +39,7 @@ pub fn show_file(path: &Path, now: UnixMillis) -> Result<Shown, ListError> {
                 list: Some(list),
             })
         }
-        Err(PeerListError::Signature(keeper)) => Ok(Shown {
+        Err(PeerListError::Signature(keeper)) => Ok(ShownList {
             valid: false,
             signature_right: false,
             keeper: PublicKeyText(keeper),
@@ -50,7 +50,7 @@ pub fn show_file(path: &Path, now: UnixMillis) -> Result<Shown, ListError> {
     }
 }
 
-impl Shown {
+impl ShownList {
     /// The list for people.
     pub fn summary(&self, now: UnixMillis) -> String {
         let Some(list) = &self.list else {

@@ -1,6 +1,6 @@
 //! From a draft to a list that volunteers can be given.
 
-use super::draft::Draft;
+use super::draft::ListDraft;
 use super::{ListError, expiry, read_text};
 use crate::publish;
 use echo_protocol::program::keyfile;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// A list as it was signed, and what was written of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Signed {
+pub struct SignedList {
     /// The key that signed.
     pub keeper: PublicKeyText,
     /// Whether the key was made by this very call.
@@ -48,8 +48,8 @@ pub fn sign_file(
     key: &Path,
     output: Option<&Path>,
     now: UnixMillis,
-) -> Result<Signed, ListError> {
-    let list = Draft::from_file(input)?.into_list(now)?;
+) -> Result<SignedList, ListError> {
+    let list = ListDraft::from_file(input)?.into_list(now)?;
     let key_created = !key.exists();
     let key = keyfile::load_or_create(key)?;
     let text = peer_list::sign(&list, &key)?;
@@ -63,7 +63,7 @@ pub fn sign_file(
         publish::replace(path, &text).map_err(|source| ListError::Write { path: path.to_owned(), source })?;
     }
     let output = output.map(Path::to_owned);
-    Ok(Signed { keeper: PublicKeyText(key.public()), key_created, output, unchanged, list, text })
+    Ok(SignedList { keeper: PublicKeyText(key.public()), key_created, output, unchanged, list, text })
 }
 
 /// Whether `path` holds `list` already. An error when it holds anything that `list` must not replace.
@@ -80,7 +80,7 @@ fn may_replace(path: &Path, list: &PeerList, key: &NodeKey) -> Result<bool, List
     Ok(held == *list)
 }
 
-impl Signed {
+impl SignedList {
     /// What happened, in a few lines for the keeper.
     pub fn summary(&self, key: &Path, now: UnixMillis) -> String {
         let mut lines = Vec::new();
@@ -121,7 +121,7 @@ mod tests {
             self.0.path().join(name)
         }
 
-        fn sign(&self, version: u64, expiry: &str) -> Result<Signed, ListError> {
+        fn sign(&self, version: u64, expiry: &str) -> Result<SignedList, ListError> {
             let draft = format!("network = \"echo\"\nversion = {version}\n{expiry}\npeers = [{PEER:?}]\n");
             fs::write(self.path("list.toml"), draft).unwrap();
             sign_file(&self.path("list.toml"), &self.path("key"), Some(&self.path("list")), NOW)

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Why a boot node does not run.
 #[derive(Debug, thiserror::Error)]
-pub enum NodeError {
+pub enum BootNodeError {
     /// Another boot node has the directory.
     #[error("another echo-bootstrap is using {path}; stop it, or give this one a --data-dir of its own")]
     InUse {
@@ -44,7 +44,7 @@ pub enum NodeError {
     NetworkStopped,
 }
 
-impl NodeError {
+impl BootNodeError {
     /// Why the lock of the data directory at `path` was not taken.
     pub(super) fn directory(path: PathBuf, error: LockError) -> Self {
         match error {

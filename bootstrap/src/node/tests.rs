@@ -4,8 +4,8 @@ use tokio::sync::{mpsc, oneshot};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn config(dir: &Path) -> NodeConfig {
-    NodeConfig {
+fn config(dir: &Path) -> BootNodeConfig {
+    BootNodeConfig {
         data_dir: dir.join("data"),
         listen: vec![
             "/ip4/127.0.0.1/udp/0/quic-v1".parse().unwrap(),
@@ -82,7 +82,7 @@ async fn an_occupied_address_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let listen = vec![format!("/ip4/127.0.0.1/tcp/{port}").parse().unwrap()];
-    let result = run(NodeConfig { listen, ..config(dir.path()) }, std::future::pending(), |_| {}).await;
+    let result = run(BootNodeConfig { listen, ..config(dir.path()) }, std::future::pending(), |_| {}).await;
     assert!(result.unwrap_err().to_string().contains(&port.to_string()));
 }
 
@@ -91,5 +91,5 @@ async fn a_second_boot_node_is_kept_out_of_the_directory_of_the_first() {
     let dir = tempfile::tempdir().unwrap();
     let _first = DirectoryLock::take(&dir.path().join("data")).unwrap();
     let second = run(config(dir.path()), std::future::ready(()), |_| {}).await;
-    assert!(matches!(second, Err(NodeError::InUse { .. })), "{second:?}");
+    assert!(matches!(second, Err(BootNodeError::InUse { .. })), "{second:?}");
 }

@@ -12,7 +12,7 @@ use echo_policy::conformance::vectors::{VectorReport, models};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::weights::Weights;
 use echo_policy::training::decoder::Compute;
-use echo_policy::training::flops::Work;
+use echo_policy::training::flops::ScoringWork;
 use echo_protocol::program::output::print;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// What is tried.
 #[derive(Args, Clone, Debug)]
-pub struct Plan {
+pub struct BenchPlan {
     /// Sequences of a step
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     sequences: u32,
@@ -50,7 +50,7 @@ pub struct Plan {
 /// # Errors
 /// When device or model is not there, memory is short, or the device's numbers are not those
 /// of the reference models.
-pub fn run(config: &RunConfig, plan: &Plan) -> anyhow::Result<()> {
+pub fn run(config: &RunConfig, plan: &BenchPlan) -> anyhow::Result<()> {
     let train = &config.train;
     let report = plan.vectors.as_deref().map(|dir| compare(config, dir)).transpose()?;
     let (model, weights) = start(config, plan.random)?;
@@ -102,7 +102,7 @@ fn start(config: &RunConfig, random: bool) -> anyhow::Result<(ModelConfig, Weigh
     let model = match (&config.model.path, &config.model.tiny) {
         (Some(path), _) => ModelConfig::from_file(&path.join("config.json"))?,
         (None, Some(tiny)) => ModelConfig::tiny_qwen3(tiny.sizes(character_vocabulary(config)?))?,
-        (None, None) => anyhow::bail!(crate::config::ConfigError::Model),
+        (None, None) => anyhow::bail!(crate::config::RunFileError::Model),
     };
     let weights = match &config.model.path {
         Some(path) if !random => Weights::load_dir(path, &model)
@@ -112,7 +112,7 @@ fn start(config: &RunConfig, random: bool) -> anyhow::Result<(ModelConfig, Weigh
     Ok((model, weights))
 }
 
-fn sequences(plan: &Plan, vocabulary: usize) -> Vec<Sequence> {
+fn sequences(plan: &BenchPlan, vocabulary: usize) -> Vec<Sequence> {
     let token = |at: u64| (at * 7919 % vocabulary as u64) as u32;
     let sequence = |index: u32| {
         let first = u64::from(index) * u64::from(plan.length);
@@ -124,11 +124,11 @@ fn sequences(plan: &Plan, vocabulary: usize) -> Vec<Sequence> {
 
 /// What a step has the policy do. Sequences attend to themselves alone, so how they are
 /// packed makes no difference.
-fn work(sequences: &[Sequence]) -> Result<Work, BatchError> {
-    let mut work = Work::default();
+fn work(sequences: &[Sequence]) -> Result<ScoringWork, BatchError> {
+    let mut work = ScoringWork::default();
     for index in 0..sequences.len() {
         let (packed, targets) = pack(sequences, &[index])?;
-        work += Work::of(&packed, &targets);
+        work += ScoringWork::of(&packed, &targets);
     }
     Ok(work)
 }
@@ -142,7 +142,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        plan: Plan,
+        plan: BenchPlan,
     }
 
     #[test]
@@ -170,9 +170,9 @@ mod tests {
         let batch = sequences(&plan, model.vocab_size);
         assert_eq!((batch.len(), batch[2].prompt.len() + batch[2].response.len()), (3, 8));
         // The last token is predicted, and nothing is asked after it.
-        let exact = Work { tokens: 3 * 7, targets: 3 * 7, pairs: 3 * (7 * 8 / 2) };
+        let exact = ScoringWork { tokens: 3 * 7, targets: 3 * 7, pairs: 3 * (7 * 8 / 2) };
         assert_eq!(work(&batch).unwrap(), exact);
-        let long = Plan { length: 64, ..plan };
+        let long = BenchPlan { length: 64, ..plan };
         assert!(run(&config, &long).is_err(), "the model has 32 positions");
 
         // A file's characters make the vocabulary, as they do in the run.

@@ -4,7 +4,7 @@ use crate::commands::bench;
 use crate::commands::export;
 use crate::commands::peers;
 use crate::commands::prefilter;
-use crate::commands::publish::Plan;
+use crate::commands::publish::RehearsalPlan;
 use crate::training::device::BUILT_IN;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use tracing_subscriber::filter::LevelFilter;
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: LearnerCommand,
     /// What to log, for example `info` or `echo_learner=debug,info`.
     #[arg(
         long,
@@ -100,7 +100,7 @@ A run file, all that is needed for a first run:
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum LearnerCommand {
     /// Found a run and train until all updates are made.
     Run {
         /// The run file.
@@ -115,7 +115,7 @@ pub enum Command {
     /// Write the policy of a checkpoint as a Hugging Face directory.
     ///
     /// Works beside a learner that is training, and changes nothing in the run directory.
-    Export(export::Plan),
+    Export(export::ExportPlan),
     /// Make the supervised starting policy and write it as a Hugging Face directory.
     Warmup {
         /// The run file; it needs a [warmup] table.
@@ -138,7 +138,7 @@ pub enum Command {
         config: PathBuf,
         /// What is filtered, and how.
         #[command(flatten)]
-        plan: prefilter::Plan,
+        plan: prefilter::PrefilterPlan,
     },
     /// Serve policies to the fleet without training: rehearse a broadcast, or test a fleet's links.
     ///
@@ -150,7 +150,7 @@ pub enum Command {
         config: PathBuf,
         /// What is published, and when.
         #[command(flatten)]
-        plan: Plan,
+        plan: RehearsalPlan,
     },
     /// Try a run file's model and [train] settings: training steps on tokens that mean nothing.
     ///
@@ -161,7 +161,7 @@ pub enum Command {
         config: PathBuf,
         /// What is tried.
         #[command(flatten)]
-        plan: bench::Plan,
+        plan: bench::BenchPlan,
     },
     /// Show the objectives that a run file may name, or the parts of one of them.
     ///
@@ -178,7 +178,7 @@ pub enum Command {
     Metrics,
     /// Show what every peer delivered, and ban or pardon peers, while the learner runs or when it does not.
     #[command(subcommand)]
-    Peers(peers::Command),
+    Peers(peers::ModerationCommand),
     /// Show a run's public key and peer id; the key is created if the directory has none.
     Identity {
         /// The run directory.

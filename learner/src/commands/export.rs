@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// What is exported, and where to.
 #[derive(Args, Clone, Debug)]
-pub struct Plan {
+pub struct ExportPlan {
     /// The run directory.
     pub dir: PathBuf,
     /// The version to export, which needs a checkpoint [default: the newest].
@@ -36,7 +36,7 @@ fn version(text: &str) -> Result<PolicyVersion, std::num::ParseIntError> {
 ///
 /// # Errors
 /// When there is no such checkpoint, none that is whole, or something at the output.
-pub async fn export(plan: &Plan) -> anyhow::Result<PolicyVersion> {
+pub async fn export(plan: &ExportPlan) -> anyhow::Result<PolicyVersion> {
     preflight::output(&plan.output)?;
     let run = founding::read(&plan.dir)?;
     let checkpoints = Checkpoints::look(&run.dir, &run.config.checkpoints)?;
@@ -80,8 +80,8 @@ mod tests {
     use echo_policy::model::weights::Weights;
     use std::fs;
 
-    fn plan(home: &Path, version: Option<u64>, output: &str) -> Plan {
-        Plan { dir: home.join("run"), version: version.map(PolicyVersion), output: home.join(output) }
+    fn plan(home: &Path, version: Option<u64>, output: &str) -> ExportPlan {
+        ExportPlan { dir: home.join("run"), version: version.map(PolicyVersion), output: home.join(output) }
     }
 
     #[tokio::test]

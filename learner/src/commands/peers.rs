@@ -11,7 +11,7 @@ use echo_protocol::program::output::{note, print};
 use echo_protocol::wire::identity::PublicKey;
 
 use crate::reputation::decisions;
-use crate::reputation::decisions::{Entry, append};
+use crate::reputation::decisions::{JournalEntry, append};
 use crate::reputation::listing::{ListedPeer, Listing};
 use crate::reputation::{Decision, MAX_REASON_BYTES, Standing, Subject, date};
 use crate::storage::run_dir::RunDir;
@@ -21,7 +21,7 @@ const MIN_PREFIX: usize = 6;
 
 /// What the operator does.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
-pub enum Command {
+pub enum ModerationCommand {
     /// List peers: those that are not heard first, then by what they delivered
     List {
         /// The run directory
@@ -61,9 +61,9 @@ pub enum Command {
 ///
 /// # Errors
 /// When the directory holds no run, or the peer is not understood.
-pub fn run(command: &Command) -> anyhow::Result<()> {
+pub fn run(command: &ModerationCommand) -> anyhow::Result<()> {
     match command {
-        Command::List { dir, json } => {
+        ModerationCommand::List { dir, json } => {
             let listing = open(dir)?;
             if *json {
                 return Ok(print(&(serde_json::to_string(&listing)? + "\n"))?);
@@ -72,7 +72,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
             note_decisions(&listing.noted);
             Ok(())
         }
-        Command::Show { dir, peer } => {
+        ModerationCommand::Show { dir, peer } => {
             let listing = open(dir)?;
             let Subject::Peer(key) = subject(peer, &listing)? else {
                 bail!("{peer} is a network: `echo-learner peers list` shows those from which somebody lied")
@@ -85,11 +85,11 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
             note_decisions(listing.noted.iter().filter(|entry| entry.subject == Subject::Peer(key)));
             Ok(())
         }
-        Command::Ban { dir, peer, reason } => {
+        ModerationCommand::Ban { dir, peer, reason } => {
             ensure!(reason.len() <= MAX_REASON_BYTES, "--reason: at most {MAX_REASON_BYTES} bytes");
             decide(dir, peer, Decision::Ban(reason.chars().filter(|c| !c.is_control()).collect()))
         }
-        Command::Pardon { dir, peer } => decide(dir, peer, Decision::Pardon),
+        ModerationCommand::Pardon { dir, peer } => decide(dir, peer, Decision::Pardon),
     }
 }
 
@@ -104,7 +104,7 @@ fn open(dir: &Path) -> anyhow::Result<Listing> {
 
 fn decide(dir: &Path, peer: &str, decision: Decision) -> anyhow::Result<()> {
     let subject = subject(peer, &open(dir)?)?;
-    append(&RunDir::new(dir).peers_journal(), &Entry { at: clock::wall(), subject, decision })?;
+    append(&RunDir::new(dir).peers_journal(), &JournalEntry { at: clock::wall(), subject, decision })?;
     Ok(print(
         "noted; the learner follows within a second, or when it is started; `peers list` shows it as noted until then\n",
     )?)
@@ -167,8 +167,8 @@ fn table(listing: &Listing) -> String {
 
 /// Says what the operator has decided since the list was written. `show` prints JSON on standard
 /// output, so this goes beside it.
-fn note_decisions<'a>(entries: impl IntoIterator<Item = &'a Entry>) {
-    for Entry { subject, decision, .. } in entries {
+fn note_decisions<'a>(entries: impl IntoIterator<Item = &'a JournalEntry>) {
+    for JournalEntry { subject, decision, .. } in entries {
         let whom = match subject {
             Subject::Peer(key) => key.to_string(),
             Subject::Network(network) => network.to_string(),

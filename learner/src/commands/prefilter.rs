@@ -35,7 +35,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// What is filtered, and how.
 #[derive(Args, Clone, Debug)]
-pub struct Plan {
+pub struct PrefilterPlan {
     /// The task whose file is filtered; may be left out where the run file has one task.
     #[arg(long)]
     pub task: Option<String>,
@@ -63,7 +63,7 @@ struct Measured {
 
 /// What all rows came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct PrefilterOutcome {
     /// Rows whose share of right responses lies within the bounds.
     pub kept: usize,
     /// Rows of which too few responses were right.
@@ -78,7 +78,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// When the task is made of no rows, the policy is not there yet, or a file cannot be read or written.
-pub fn prefilter(config: &RunConfig, plan: &Plan) -> anyhow::Result<Outcome> {
+pub fn prefilter(config: &RunConfig, plan: &PrefilterPlan) -> anyhow::Result<PrefilterOutcome> {
     let range = plan.min_pass_rate..=plan.max_pass_rate;
     let shares = 0.0..=1.0;
     ensure!(
@@ -108,7 +108,7 @@ pub fn prefilter(config: &RunConfig, plan: &Plan) -> anyhow::Result<Outcome> {
     let mut journal = Journal::open(&plan.output, &settings(&workload, &spec, &weights, plan.responses))?;
 
     let rows: Vec<&[u8]> = lines(&file).collect();
-    let (mut outcome, mut kept, mut told) = (Outcome::default(), Vec::new(), Instant::now());
+    let (mut outcome, mut kept, mut told) = (PrefilterOutcome::default(), Vec::new(), Instant::now());
     for (at, row) in rows.iter().enumerate() {
         let id = ContentId::of(row);
         let right = match journal.found.get(&id) {
@@ -144,7 +144,7 @@ pub fn prefilter(config: &RunConfig, plan: &Plan) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-impl Outcome {
+impl PrefilterOutcome {
     /// The counts as a sentence for the log.
     fn text(&self) -> String {
         let Self { kept, too_hard, too_easy, unjudged } = self;

@@ -13,7 +13,7 @@ use crate::founding;
 use crate::publishing::checkpoint::{CheckpointError, Checkpoints};
 use crate::run::network;
 use crate::storage::run_dir::RunDir;
-use crate::training::device::DeviceChoice;
+use crate::training::device::TrainDevice;
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::export::ExportError;
 use echo_protocol::net::{Multiaddr, can_listen};
@@ -26,9 +26,9 @@ use std::path::{Path, PathBuf};
 
 /// Everything that was found, each with its mend.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Problems(Vec<String>);
+pub struct LearnerProblems(Vec<String>);
 
-impl fmt::Display for Problems {
+impl fmt::Display for LearnerProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [only] => f.write_str(only),
@@ -40,17 +40,17 @@ impl fmt::Display for Problems {
     }
 }
 
-impl Error for Problems {}
+impl Error for LearnerProblems {}
 
 /// Looks for what would keep a run of `config`, which was read from `file`, from being founded and trained.
 ///
 /// # Errors
-/// [`Problems`], all that were found together.
-pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), Problems> {
-    let mut problems = Problems::default();
+/// [`LearnerProblems`], all that were found together.
+pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), LearnerProblems> {
+    let mut problems = LearnerProblems::default();
     problems.take(founding::run_file(config));
     // What `auto` comes to is decided when the device is opened.
-    if config.train.device != DeviceChoice::Auto {
+    if config.train.device != TrainDevice::Auto {
         problems.take(config.train.device.open(config.train.compute));
     }
     problems.take(network::listed_peers(config).map_err(Box::<dyn Error>::from));
@@ -62,9 +62,9 @@ pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), Problems> {
 /// Looks for what would keep a run that was founded from being trained on.
 ///
 /// # Errors
-/// [`Problems`], all that were found together.
-pub fn resuming(config: &RunConfig, file: &Path) -> Result<(), Problems> {
-    let mut problems = Problems::default();
+/// [`LearnerProblems`], all that were found together.
+pub fn resuming(config: &RunConfig, file: &Path) -> Result<(), LearnerProblems> {
+    let mut problems = LearnerProblems::default();
     problems.take(network::peer_list(config).map_err(Box::<dyn Error>::from));
     problems.addresses(config, file);
     problems.into_result()
@@ -73,9 +73,9 @@ pub fn resuming(config: &RunConfig, file: &Path) -> Result<(), Problems> {
 /// Looks for what would keep `policies` from being published.
 ///
 /// # Errors
-/// [`Problems`], all that were found together.
-pub fn publishing(config: &RunConfig, file: &Path, policies: &[PathBuf]) -> Result<(), Problems> {
-    let mut problems = Problems::default();
+/// [`LearnerProblems`], all that were found together.
+pub fn publishing(config: &RunConfig, file: &Path, policies: &[PathBuf]) -> Result<(), LearnerProblems> {
+    let mut problems = LearnerProblems::default();
     for policy in policies {
         let model = ModelConfig::from_file(&policy.join("config.json"));
         problems.take(model.map_err(|error| format!("--policy {}: {error}", policy.display())));
@@ -111,7 +111,7 @@ async fn store(config: &RunConfig) -> Result<(), CheckpointError> {
     Checkpoints::open(&dir, &config.checkpoints).map(drop)
 }
 
-impl Problems {
+impl LearnerProblems {
     fn take<T, E: Into<Box<dyn Error>>>(&mut self, looked: Result<T, E>) {
         if let Err(error) = looked {
             self.0.push(told(&*error.into()));

@@ -8,13 +8,13 @@ mod report;
 
 use crate::common::workload::dtype;
 use crate::founding::{Founded, companion_files};
-use crate::intake::admission::Tally;
+use crate::intake::admission::AdmissionTally;
 use crate::publishing::snapshots::{Publication, Publisher};
 use crate::run::network;
 use crate::run::network::Network;
 use crate::run::rendezvous::stay_found;
 use crate::run::shared_state;
-use crate::server::{Shared, serve};
+use crate::server::{SharedState, serve};
 use crate::storage::MemoryStore;
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -25,7 +25,7 @@ use echo_protocol::program::clock;
 use echo_protocol::program::signals::Signals;
 use echo_protocol::run::version::PolicyVersion;
 use observer::Observer;
-use report::{Event, Reporter};
+use report::{RehearsalEvent, RehearsalReporter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,7 +38,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// What is published, and when.
 #[derive(Args, Clone, Debug)]
-pub struct Plan {
+pub struct RehearsalPlan {
     /// A policy to publish, a Hugging Face directory; repeated, they are consecutive versions
     /// of the same model
     #[arg(long = "policy", value_name = "DIR", required = true)]
@@ -64,7 +64,7 @@ pub struct Plan {
     pub json: bool,
 }
 
-impl Plan {
+impl RehearsalPlan {
     /// The policy that says what the model is.
     pub fn first(&self) -> &Path {
         // The command line requires one.
@@ -77,7 +77,7 @@ impl Plan {
 /// # Errors
 /// When the network or a policy cannot be used, or the deadline came before every living node
 /// had the last version.
-pub async fn rehearse(founded: Founded, plan: &Plan, signals: &Signals) -> anyhow::Result<()> {
+pub async fn rehearse(founded: Founded, plan: &RehearsalPlan, signals: &Signals) -> anyhow::Result<()> {
     let started = Instant::now();
     let _lock = founded.lock.clone();
     let config = founded.config.clone();
@@ -86,8 +86,14 @@ pub async fn rehearse(founded: Founded, plan: &Plan, signals: &Signals) -> anyho
     let files = companion_files(&founded, plan.first());
     let publisher = Arc::new(Mutex::new(Publisher::new(chunks, files, config.snapshot)));
     let store = Arc::new(MemoryStore::default());
-    let shared =
-        shared_state::shared(founded, store, PolicyVersion::default(), Tally::default(), None, &host)?;
+    let shared = shared_state::shared(
+        founded,
+        store,
+        PolicyVersion::default(),
+        AdmissionTally::default(),
+        None,
+        &host,
+    )?;
     let shared = Arc::new(shared);
     shared.desk().close()?;
     let mut serving =
@@ -99,8 +105,8 @@ pub async fn rehearse(founded: Founded, plan: &Plan, signals: &Signals) -> anyho
         me.as_bytes().to_vec(),
     ));
 
-    let reporter = Reporter::new(plan.json);
-    reporter.tell(&Event::serving(&shared, &host));
+    let reporter = RehearsalReporter::new(plan.json);
+    reporter.tell(&RehearsalEvent::serving(&shared, &host));
     let rehearsal = Rehearsal { shared: shared.clone(), host: host.clone(), snapshots, publisher, reporter };
     let deadline = async {
         match plan.deadline {
@@ -116,7 +122,7 @@ pub async fn rehearse(founded: Founded, plan: &Plan, signals: &Signals) -> anyho
         served = &mut serving => bail!("the network service has ended ({served:?})"),
     };
     let (reason, complete, sent_bytes) = (ended?, observer.complete(), rehearsal.sent_bytes().await);
-    reporter.tell(&Event::Ended { at_ms: clock::now().0, reason, complete, sent_bytes });
+    reporter.tell(&RehearsalEvent::Ended { at_ms: clock::now().0, reason, complete, sent_bytes });
     finding.abort();
     host.shutdown().await;
     let _ = serving.await;
@@ -128,16 +134,16 @@ pub async fn rehearse(founded: Founded, plan: &Plan, signals: &Signals) -> anyho
 
 /// The parts that publishing needs.
 struct Rehearsal {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     host: Host,
     snapshots: Snapshots,
     publisher: Arc<Mutex<Publisher>>,
-    reporter: Reporter,
+    reporter: RehearsalReporter,
 }
 
 impl Rehearsal {
     /// Publishes one policy after the other; returns why it ended.
-    async fn run(&self, plan: &Plan, observer: &mut Observer) -> anyhow::Result<&'static str> {
+    async fn run(&self, plan: &RehearsalPlan, observer: &mut Observer) -> anyhow::Result<&'static str> {
         self.watch_until(observer, |observer| observer.nodes() >= plan.nodes).await;
         if let Some(settle) = plan.settle {
             let here = Instant::now();
@@ -180,7 +186,7 @@ impl Rehearsal {
         let Publication { manifest, signed, row } = publication;
         let at = clock::now();
         observer.published(at, version);
-        self.reporter.tell(&Event::published(at, &manifest, row));
+        self.reporter.tell(&RehearsalEvent::published(at, &manifest, row));
         self.shared.publish(&self.host, &self.snapshots, manifest, signed).await;
         Ok(())
     }

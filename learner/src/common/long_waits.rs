@@ -9,15 +9,15 @@ const FIRST: Duration = Duration::from_secs(30);
 
 /// When a wait is reported next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Due(Duration);
+pub(crate) struct ReportDue(Duration);
 
-impl Default for Due {
+impl Default for ReportDue {
     fn default() -> Self {
         Self(FIRST)
     }
 }
 
-impl Due {
+impl ReportDue {
     /// Whether a wait is worth a word after it took `waited`. True once for each doubling.
     pub(crate) fn is_due(&mut self, waited: Duration) -> bool {
         let due = waited >= self.0;
@@ -31,7 +31,7 @@ impl Due {
 /// Waits for `work`, and calls `say` whenever the wait is due to be reported, with the time that
 /// it took so far.
 pub(crate) async fn patiently<T>(work: impl Future<Output = T>, mut say: impl FnMut(Duration)) -> T {
-    let (since, mut due, mut work) = (Instant::now(), Due::default(), pin!(work));
+    let (since, mut due, mut work) = (Instant::now(), ReportDue::default(), pin!(work));
     loop {
         if let Ok(done) = timeout_at(since + due.0, &mut work).await {
             return done;
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_due_after_half_a_minute_and_at_every_doubling() {
-        let mut due = Due::default();
+        let mut due = ReportDue::default();
         let said: Vec<u64> = (0..400).filter(|second| due.is_due(Duration::from_secs(*second))).collect();
         assert_eq!(said, [30, 60, 120, 240]);
     }

@@ -3,19 +3,19 @@
 use crate::common::workload::Workload;
 use crate::config::{ModelSection, RunConfig, RunSection, TaskEntry, TinySection};
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
-use crate::intake::admission::{Admission, Tally};
+use crate::intake::admission::{Admission, AdmissionTally};
 use crate::intake::buffer::BufferLimits;
 use crate::intake::coordinator::{Desk, DeskConfig};
 use crate::intake::filter::Filter;
 use crate::intake::leases::LeaseConfig;
 use crate::reputation::{Owners, RecordConfig};
-use crate::server::Shared;
+use crate::server::SharedState;
 use crate::storage::{MemoryStore, Store};
 use echo_policy::model::config::{ModelConfig, TinySizes};
 use echo_policy::model::weights::{DType, Weights};
 use echo_policy::text::tokenizer::CharTokenizer;
 use echo_protocol::control::requests::Peer;
-use echo_protocol::dissemination::Mode;
+use echo_protocol::dissemination::DisseminationMode;
 use echo_protocol::run::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// What the tasks of a learner of `workload` share, with a store in memory and without an audit.
 /// Leases never run out.
-pub(crate) fn shared(workload: Arc<Workload>, groups_per_update: usize) -> Shared {
+pub(crate) fn shared(workload: Arc<Workload>, groups_per_update: usize) -> SharedState {
     shared_over(Arc::new(MemoryStore::default()), workload, groups_per_update)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn shared_over(
     store: Arc<dyn Store>,
     workload: Arc<Workload>,
     groups_per_update: usize,
-) -> Shared {
+) -> SharedState {
     let (run, key) = (workload.run, NodeKey::from_secret([1; 32]));
     let charter = Signed::sign(&workload.charter, &key).unwrap();
     let admission = Admission::new(run, &workload.charter, workload.mix.clone(), workload.clone());
@@ -50,16 +50,17 @@ pub(crate) fn shared_over(
         groups_per_update,
         record: RecordConfig::default(),
     };
-    let desk = Desk::open(store, desk, UnixMillis(0), PolicyVersion(0), Tally::default(), None).unwrap();
+    let desk =
+        Desk::open(store, desk, UnixMillis(0), PolicyVersion(0), AdmissionTally::default(), None).unwrap();
     let fleet = FleetConfig {
-        mode: Mode::Echo,
+        mode: DisseminationMode::Echo,
         uplink: UNKNOWN_UPLINK,
         node_uplink: None,
         owners: Owners::Network,
         seed: [0; 32],
     };
     let fleet = Fleet::new(Peer { key: key.public(), addresses: Vec::new() }, fleet);
-    Shared::new(workload, charter, key, admission, desk, fleet, 3)
+    SharedState::new(workload, charter, key, admission, desk, fleet, 3)
 }
 
 /// A one-layer model on one-digit sums, with random weights.

@@ -44,7 +44,7 @@ const LOOKED_AT: u64 = 4;
 pub enum WorkloadError {
     /// The charter's `config.json` of the model cannot be used.
     #[error("the charter's model: {0}")]
-    Model(#[from] echo_policy::model::config::ConfigError),
+    Model(#[from] echo_policy::model::config::ModelConfigError),
     /// The tokenizer's files are missing or cannot be used.
     #[error("the charter's tokenizer: {0}")]
     Tokenizer(#[from] echo_policy::text::tokenizer::TokenizerError),

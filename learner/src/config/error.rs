@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// What is wrong with a run file.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum RunFileError {
     /// It cannot be read.
     #[error("run file {path}: {cause}")]
     Read {

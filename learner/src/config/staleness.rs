@@ -1,7 +1,7 @@
 //! `[staleness]`: a mode, or numbers.
 
-use super::ConfigError;
-use echo_protocol::run::staleness::{BatchOrder, Mode, Staleness};
+use super::RunFileError;
+use echo_protocol::run::staleness::{BatchOrder, Staleness, StalenessMode};
 use serde::{Deserialize, Serialize};
 
 /// S where a run file does not say it.
@@ -12,7 +12,7 @@ pub const DEFAULT_BUDGET: u64 = 3;
 #[serde(deny_unknown_fields, default)]
 pub struct StalenessSection {
     /// `on_policy`, `one_step`, `bounded` or `unbounded`; left out, bounded by `budget`.
-    pub mode: Option<Mode>,
+    pub mode: Option<StalenessMode>,
     /// S: the largest lag, in updates, of a trajectory that is trained on; left out, [`DEFAULT_BUDGET`].
     pub budget: Option<u64>,
     /// κ: updates between publications; left out, S-1, or 1 without a bound.
@@ -25,21 +25,21 @@ pub struct StalenessSection {
 
 impl StalenessSection {
     /// What it comes to.
-    pub(super) fn policy(&self) -> Result<Staleness, ConfigError> {
+    pub(super) fn policy(&self) -> Result<Staleness, RunFileError> {
         let Self { mode, budget, period, admission, order } = *self;
         let decides = |mode, settings: &[(&'static str, Option<u64>)]| {
             let given = settings.iter().find(|(_, given)| given.is_some());
-            given.map_or(Ok(()), |(setting, _)| Err(ConfigError::StalenessMode { mode, setting }))
+            given.map_or(Ok(()), |(setting, _)| Err(RunFileError::StalenessMode { mode, setting }))
         };
         let all = [("budget", budget), ("period", period), ("admission", admission)];
-        let policy = match mode.unwrap_or(Mode::Bounded) {
-            Mode::OnPolicy => decides("on_policy", &all).map(|()| Staleness::on_policy()),
-            Mode::OneStep => decides("one_step", &all).map(|()| Staleness::one_step()),
-            Mode::Bounded => {
+        let policy = match mode.unwrap_or(StalenessMode::Bounded) {
+            StalenessMode::OnPolicy => decides("on_policy", &all).map(|()| Staleness::on_policy()),
+            StalenessMode::OneStep => decides("one_step", &all).map(|()| Staleness::one_step()),
+            StalenessMode::Bounded => {
                 let policy = Staleness::new(budget.unwrap_or(DEFAULT_BUDGET), period)?;
                 Ok(admission.map_or(Ok(policy), |admission| policy.with_admission(admission))?)
             }
-            Mode::Unbounded => {
+            StalenessMode::Unbounded => {
                 decides("unbounded", &[("budget", budget), ("admission", admission)])?;
                 Ok(Staleness::unbounded(period.unwrap_or(1))?)
             }

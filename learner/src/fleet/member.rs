@@ -1,7 +1,7 @@
 //! What is known of one node.
 
-use super::score::Record;
-use super::trust::Reports;
+use super::score::ForwardingRecord;
+use super::trust::ReportCount;
 use crate::reputation::Owner;
 use echo_protocol::control::heartbeat::{Heartbeat, Reach};
 use echo_protocol::wire::identity::PublicKey;
@@ -28,11 +28,11 @@ pub struct Member {
     /// When it first told of the version that it has installed.
     pub installed_at: Option<UnixMillis>,
     /// How it forwards, by what others say.
-    pub record: Record,
+    pub record: ForwardingRecord,
     /// Whether others wait for it.
-    pub standing: Standing,
+    pub standing: ForwardingStanding,
     /// What it says of others.
-    pub(super) reports: Reports,
+    pub(super) reports: ReportCount,
     /// Whose its word is where it counts for others; `None` while its record is not good enough.
     pub(super) owner: Option<Owner>,
     /// Those that failed it, and until when it gets others instead.
@@ -44,7 +44,7 @@ pub struct Member {
 /// Whether others wait for a node's forwarding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum ForwardingStanding {
     /// It has its place by rank.
     #[default]
     Forwards,
@@ -57,7 +57,7 @@ pub enum Standing {
     Banned,
 }
 
-impl Standing {
+impl ForwardingStanding {
     /// The name of a standing that is worse than the ordinary one.
     pub fn name(self) -> Option<&'static str> {
         match self {
@@ -76,9 +76,9 @@ impl Member {
             installed_at: heartbeat.installed.map(|_| now),
             heartbeat,
             seen: now,
-            record: Record::default(),
-            standing: Standing::default(),
-            reports: Reports::default(),
+            record: ForwardingRecord::default(),
+            standing: ForwardingStanding::default(),
+            reports: ReportCount::default(),
             owner: None,
             avoided: BTreeMap::new(),
             moved: None,
@@ -105,12 +105,12 @@ impl Member {
 
     /// Whether it offers to serve others, and may.
     pub(super) fn serves(&self) -> bool {
-        self.heartbeat.relays && self.standing != Standing::Banned
+        self.heartbeat.relays && self.standing != ForwardingStanding::Banned
     }
 
     /// Whether it may stand in a chain.
     pub(super) fn forwards(&self) -> bool {
-        self.serves() && !matches!(self.standing, Standing::Out(_))
+        self.serves() && !matches!(self.standing, ForwardingStanding::Out(_))
     }
 
     /// Its uplink: the most that was seen of it, or the cap that its owner set where that is less.

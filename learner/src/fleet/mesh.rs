@@ -5,7 +5,7 @@ use super::graph::DEGREE;
 use super::member::Member;
 use echo_protocol::control::heartbeat::Reach;
 use echo_protocol::control::requests::{MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, Neighbour, Neighbourhood, Peer};
-use echo_protocol::dissemination::{MAX_SOURCE_CONSUMERS, Mode, Role};
+use echo_protocol::dissemination::{DisseminationMode, MAX_SOURCE_CONSUMERS, NeighbourRole};
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
@@ -39,18 +39,18 @@ impl Fleet {
         now: UnixMillis,
         node: &PublicKey,
         member: &Member,
-    ) -> Vec<(PublicKey, Role)> {
+    ) -> Vec<(PublicKey, NeighbourRole)> {
         let me = self.me.key;
-        if self.config.mode == Mode::Star {
-            return vec![(me, Role::Parent)];
+        if self.config.mode == DisseminationMode::Star {
+            return vec![(me, NeighbourRole::Parent)];
         }
         let usable = |key: &PublicKey| key != node && !member.avoids(key, now) && self.linked(node, key);
         let mut above = self.above(node).take(MAX_STEPS).filter(usable);
-        let mut upstreams = vec![(above.next().unwrap_or(me), Role::Parent)];
+        let mut upstreams = vec![(above.next().unwrap_or(me), NeighbourRole::Parent)];
         if upstreams[0].0 != me {
-            upstreams.push((above.next().unwrap_or(me), Role::Standby));
+            upstreams.push((above.next().unwrap_or(me), NeighbourRole::Standby));
         }
-        if self.config.mode == Mode::Chain {
+        if self.config.mode == DisseminationMode::Chain {
             return upstreams;
         }
         let source = self.source_places.contains(node) || self.present.len() <= SMALL_FLEET;
@@ -58,7 +58,7 @@ impl Fleet {
         let mut named: BTreeSet<PublicKey> = upstreams.iter().map(|(key, _)| *key).collect();
         for key in mesh {
             if upstreams.len() < MAX_NEIGHBOURS && named.insert(key) {
-                upstreams.push((key, Role::Mesh));
+                upstreams.push((key, NeighbourRole::Mesh));
             }
         }
         upstreams
@@ -89,13 +89,13 @@ impl Fleet {
     }
 
     /// Peers that pull from `node` and are none of its upstreams. One behind a NAT has to connect to them.
-    fn consumers(&self, node: &PublicKey, upstreams: &[(PublicKey, Role)]) -> Vec<PublicKey> {
-        if self.config.mode == Mode::Star {
+    fn consumers(&self, node: &PublicKey, upstreams: &[(PublicKey, NeighbourRole)]) -> Vec<PublicKey> {
+        if self.config.mode == DisseminationMode::Star {
             return Vec::new();
         }
         let named = |key: &PublicKey| upstreams.iter().any(|(other, _)| other == key);
         let behind = self.chains.behind(node).take(2);
-        let mesh = if self.config.mode == Mode::Echo { self.mesh(node) } else { Vec::new() };
+        let mesh = if self.config.mode == DisseminationMode::Echo { self.mesh(node) } else { Vec::new() };
         let all = behind.chain(mesh).filter(|key| key != node && !named(key) && self.linked(node, key));
         all.take(MAX_NEIGHBOURS).collect()
     }
@@ -125,7 +125,7 @@ impl Fleet {
     /// does not serve everybody, the heads of all chains, for which it is the parent, then the next
     /// rows, for which it is the standby.
     pub fn source_consumers(&self) -> Vec<PublicKey> {
-        let everybody = self.config.mode == Mode::Star || self.present.len() <= SMALL_FLEET;
+        let everybody = self.config.mode == DisseminationMode::Star || self.present.len() <= SMALL_FLEET;
         if everybody {
             return self.present.iter().take(MAX_SOURCE_CONSUMERS).copied().collect();
         }

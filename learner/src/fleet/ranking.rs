@@ -1,7 +1,7 @@
 //! Who stands where, decided between broadcasts.
 
 use super::chains::{Chains, chain_count};
-use super::member::{Member, Standing};
+use super::member::{ForwardingStanding, Member};
 use super::{Fleet, linked};
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::rate::BytesPerSec;
@@ -41,7 +41,7 @@ impl Fleet {
             .filter(|(_, member)| member.forwards())
             .collect();
         let (mut good, mut tail): (Vec<_>, Vec<_>) =
-            standing.into_iter().partition(|(_, member)| member.standing == Standing::Forwards);
+            standing.into_iter().partition(|(_, member)| member.standing == ForwardingStanding::Forwards);
         let uplink = |member: &Member| member.uplink(cap).unwrap_or(cap);
         // Equal scores, those of newcomers above all, are told apart by the uplink.
         good.sort_by(|(a, x), (b, y)| {
@@ -74,11 +74,15 @@ impl Fleet {
             let degraded = member.record.is_failing() || member.record.speed().is_some_and(slow);
             let accused = accused.contains(node);
             member.standing = match member.standing {
-                Standing::Forwards | Standing::Tail if accused => Standing::Out(now),
-                Standing::Forwards if degraded => Standing::Tail,
-                Standing::Tail if degraded => Standing::Out(now),
-                Standing::Tail => Standing::Forwards,
-                Standing::Out(since) if !accused && now.since(since) >= TRY_AGAIN_MS => Standing::Tail,
+                ForwardingStanding::Forwards | ForwardingStanding::Tail if accused => {
+                    ForwardingStanding::Out(now)
+                }
+                ForwardingStanding::Forwards if degraded => ForwardingStanding::Tail,
+                ForwardingStanding::Tail if degraded => ForwardingStanding::Out(now),
+                ForwardingStanding::Tail => ForwardingStanding::Forwards,
+                ForwardingStanding::Out(since) if !accused && now.since(since) >= TRY_AGAIN_MS => {
+                    ForwardingStanding::Tail
+                }
                 standing => standing,
             };
         }
@@ -88,8 +92,8 @@ impl Fleet {
     pub(super) fn degrade(&mut self, now: UnixMillis, node: &PublicKey) {
         let Some(member) = self.members.get_mut(node) else { return };
         member.standing = match member.standing {
-            Standing::Forwards => Standing::Tail,
-            Standing::Tail => Standing::Out(now),
+            ForwardingStanding::Forwards => ForwardingStanding::Tail,
+            ForwardingStanding::Tail => ForwardingStanding::Out(now),
             standing => standing,
         };
         self.chains.leave(node);
@@ -100,8 +104,8 @@ impl Fleet {
     /// Takes a node out of all chains at once, because several owners say that it serves rotten bytes.
     pub(super) fn put_out(&mut self, now: UnixMillis, node: &PublicKey) {
         let Some(member) = self.members.get_mut(node) else { return };
-        if let Standing::Forwards | Standing::Tail = member.standing {
-            member.standing = Standing::Out(now);
+        if let ForwardingStanding::Forwards | ForwardingStanding::Tail = member.standing {
+            member.standing = ForwardingStanding::Out(now);
             self.chains.leave(node);
             self.place_at_source();
             self.changed = true;

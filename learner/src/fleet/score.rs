@@ -33,7 +33,7 @@ const PAUSE_MS: u64 = 3_000;
 
 /// What was seen of a node's forwarding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ForwardingRecord {
     /// Average speed while it forwarded, in bits per second; `None` before the first sample.
     average: Option<f64>,
     /// The highest sample, bits per second.
@@ -49,7 +49,7 @@ pub struct Record {
     seen: UnixMillis,
 }
 
-impl Record {
+impl ForwardingRecord {
     /// Notes bytes that somebody received from it, and at what rate while it waited for them; 0
     /// where that is not known.
     pub fn delivered(&mut self, now: UnixMillis, bytes: u64, rate: u64) {
@@ -154,8 +154,8 @@ mod tests {
     }
 
     /// A node that delivered `rate` bytes a second for `seconds`, from instant 10 s.
-    fn delivering(rate: u64, seconds: u64) -> Record {
-        let mut record = Record::default();
+    fn delivering(rate: u64, seconds: u64) -> ForwardingRecord {
+        let mut record = ForwardingRecord::default();
         (0..=seconds).for_each(|s| record.delivered(UnixMillis(10_000 + s * 1_000), rate, rate));
         record
     }
@@ -191,7 +191,7 @@ mod tests {
         (0..5).for_each(|n| record.failed(now, key(n)));
         assert!(record.is_failing());
         assert!(close(record.score(now, CAP), 57.5), "{}", record.score(now, CAP));
-        assert_eq!(Record::default().score(now, CAP), 0.0, "nothing is known of a newcomer");
+        assert_eq!(ForwardingRecord::default().score(now, CAP), 0.0, "nothing is known of a newcomer");
     }
 
     #[test]

@@ -2,7 +2,7 @@ use super::mesh::{SMALL_FLEET, SOURCE_PLACES};
 use super::*;
 use echo_protocol::control::heartbeat::Reach;
 use echo_protocol::control::requests::MAX_NEIGHBOURS;
-use echo_protocol::dissemination::Role;
+use echo_protocol::dissemination::NeighbourRole;
 use echo_protocol::wire::content_id::ContentId;
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ fn key(n: u32) -> PublicKey {
 
 const SOURCE: u32 = u32::MAX;
 
-fn fleet(mode: Mode) -> Fleet {
+fn fleet(mode: DisseminationMode) -> Fleet {
     let config = FleetConfig {
         mode,
         uplink: BytesPerSec(25_000_000),
@@ -32,7 +32,7 @@ fn installed(version: u64) -> Heartbeat {
 }
 
 /// A fleet of `n` nodes that has been ranked and waits for version 1.
-fn of(mode: Mode, n: u32) -> Fleet {
+fn of(mode: DisseminationMode, n: u32) -> Fleet {
     let mut fleet = fleet(mode);
     (1..=n).for_each(|node| fleet.heartbeat(UnixMillis(0), key(node), beat()).unwrap());
     fleet.rank(UnixMillis(0));
@@ -40,7 +40,7 @@ fn of(mode: Mode, n: u32) -> Fleet {
     fleet
 }
 
-fn roles(fleet: &Fleet, now: u64, node: &PublicKey) -> Vec<(PublicKey, Role)> {
+fn roles(fleet: &Fleet, now: u64, node: &PublicKey) -> Vec<(PublicKey, NeighbourRole)> {
     let neighbourhood = fleet.neighbourhood(UnixMillis(now), node).unwrap();
     neighbourhood.neighbours.iter().map(|n| (n.peer.key, n.role)).collect()
 }
@@ -55,31 +55,37 @@ fn report(peer: PublicKey, bytes: u64, failed: u32, rotten: bool) -> UplinkRepor
 
 #[test]
 fn chains_give_a_parent_and_a_standby_and_the_star_only_the_source() {
-    let fleet = of(Mode::Chain, 6);
+    let fleet = of(DisseminationMode::Chain, 6);
     let chain = fleet.chains().chain(0);
     assert_eq!((fleet.chains().count(), chain.len()), (2, 3));
     let me = key(SOURCE);
-    assert_eq!(roles(&fleet, 0, &chain[0]), [(me, Role::Parent)]);
-    assert_eq!(roles(&fleet, 0, &chain[1]), [(chain[0], Role::Parent), (me, Role::Standby)]);
-    assert_eq!(roles(&fleet, 0, &chain[2]), [(chain[1], Role::Parent), (chain[0], Role::Standby)]);
+    assert_eq!(roles(&fleet, 0, &chain[0]), [(me, NeighbourRole::Parent)]);
+    assert_eq!(
+        roles(&fleet, 0, &chain[1]),
+        [(chain[0], NeighbourRole::Parent), (me, NeighbourRole::Standby)]
+    );
+    assert_eq!(
+        roles(&fleet, 0, &chain[2]),
+        [(chain[1], NeighbourRole::Parent), (chain[0], NeighbourRole::Standby)]
+    );
     assert_eq!(fleet.neighbourhood(UnixMillis(0), &key(99)), None);
-    assert_eq!(roles(&of(Mode::Star, 3), 0, &key(2)), [(me, Role::Parent)]);
+    assert_eq!(roles(&of(DisseminationMode::Star, 3), 0, &key(2)), [(me, NeighbourRole::Parent)]);
 }
 
 #[test]
 fn in_a_small_fleet_everybody_is_everybodys_neighbour() {
-    let fleet = of(Mode::Echo, SMALL_FLEET as u32);
+    let fleet = of(DisseminationMode::Echo, SMALL_FLEET as u32);
     for node in fleet.members().keys() {
         let named = roles(&fleet, 0, node);
         assert_eq!(named.len(), SMALL_FLEET, "all others and the source: {named:?}");
-        assert_eq!(named.iter().filter(|(_, role)| *role == Role::Parent).count(), 1);
+        assert_eq!(named.iter().filter(|(_, role)| *role == NeighbourRole::Parent).count(), 1);
         assert!(named.iter().all(|(key, _)| key != node));
     }
 }
 
 #[test]
 fn in_a_large_fleet_lists_stay_short_and_the_source_has_few_places() {
-    let fleet = of(Mode::Echo, 400);
+    let fleet = of(DisseminationMode::Echo, 400);
     let lists: Vec<_> = fleet.members().keys().map(|node| roles(&fleet, 0, node)).collect();
     assert!(lists.iter().all(|list| (4..=MAX_NEIGHBOURS).contains(&list.len())));
     let served = lists.iter().filter(|list| list.iter().any(|(key, _)| *key == self::key(SOURCE))).count();
@@ -88,7 +94,7 @@ fn in_a_large_fleet_lists_stay_short_and_the_source_has_few_places() {
 
 #[test]
 fn a_silent_node_is_nobodys_neighbour_and_its_child_goes_to_its_parent() {
-    let mut fleet = of(Mode::Chain, 6);
+    let mut fleet = of(DisseminationMode::Chain, 6);
     let chain = fleet.chains().chain(0);
     let late = LOST_AFTER_MS + 1;
     let others: Vec<_> = fleet.members().keys().filter(|node| **node != chain[1]).copied().collect();
@@ -104,7 +110,7 @@ fn a_silent_node_is_nobodys_neighbour_and_its_child_goes_to_its_parent() {
 
 #[test]
 fn a_closed_connection_counts_after_a_short_grace() {
-    let mut fleet = of(Mode::Chain, 4);
+    let mut fleet = of(DisseminationMode::Chain, 4);
     let chain = fleet.chains().chain(0);
     fleet.disconnected(UnixMillis(100), &chain[0]);
     fleet.expire(UnixMillis(100 + DISCONNECT_GRACE_MS));
@@ -121,11 +127,11 @@ fn a_closed_connection_counts_after_a_short_grace() {
 
 #[test]
 fn a_lost_parent_is_replaced_at_once_for_its_child_and_for_nobody_else() {
-    let mut fleet = of(Mode::Echo, 10);
+    let mut fleet = of(DisseminationMode::Echo, 10);
     let chain = fleet.chains().chain(0);
     fleet.lost(UnixMillis(50), &chain[2], &[chain[1]]);
     let named = roles(&fleet, 50, &chain[2]);
-    assert_eq!(named[0], (chain[0], Role::Parent));
+    assert_eq!(named[0], (chain[0], NeighbourRole::Parent));
     assert!(named.iter().all(|(key, _)| *key != chain[1]));
     assert_eq!(parent(&fleet, 50, &chain[3]), chain[2]);
     assert!(fleet.chains().contains(&chain[1]));
@@ -135,27 +141,27 @@ fn a_lost_parent_is_replaced_at_once_for_its_child_and_for_nobody_else() {
 
 #[test]
 fn one_stranger_evicts_nobody_and_several_do() {
-    let mut fleet = of(Mode::Echo, 10);
+    let mut fleet = of(DisseminationMode::Echo, 10);
     let victim = fleet.chains().chain(0)[0];
     let liars: Vec<_> = fleet.members().keys().filter(|node| **node != victim).copied().collect();
     for at in 0..1_000 {
         fleet.lost(UnixMillis(at), &liars[0], &[victim]);
     }
-    assert_eq!(fleet.members()[&victim].standing, Standing::Forwards);
+    assert_eq!(fleet.members()[&victim].standing, ForwardingStanding::Forwards);
     fleet.lost(UnixMillis(1_000), &liars[1], &[victim]);
     fleet.lost(UnixMillis(1_000), &liars[2], &[victim]);
-    assert_eq!(fleet.members()[&victim].standing, Standing::Tail);
+    assert_eq!(fleet.members()[&victim].standing, ForwardingStanding::Tail);
     assert_eq!(fleet.chains().behind(&victim).next(), None, "nobody waits for it");
     // A node that is none of one's upstreams cannot be accused: in a chain, the one behind.
-    let mut fleet = of(Mode::Chain, 4);
+    let mut fleet = of(DisseminationMode::Chain, 4);
     let chain = fleet.chains().chain(0);
     fleet.lost(UnixMillis(0), &chain[0], &[chain[1]]);
-    assert_eq!(fleet.members()[&chain[1]].record, score::Record::default());
+    assert_eq!(fleet.members()[&chain[1]].record, score::ForwardingRecord::default());
 }
 
 #[test]
 fn a_node_that_is_silent_and_reported_is_gone_at_once() {
-    let mut fleet = of(Mode::Chain, 6);
+    let mut fleet = of(DisseminationMode::Chain, 6);
     let chain = fleet.chains().chain(0);
     let now = DOUBTFUL_AFTER_MS + 1;
     fleet.heartbeat(UnixMillis(now), chain[2], beat()).unwrap();
@@ -165,7 +171,7 @@ fn a_node_that_is_silent_and_reported_is_gone_at_once() {
 
 #[test]
 fn one_nodes_word_silences_nobody_whose_heartbeat_is_only_late_and_that_of_two_does() {
-    let mut fleet = of(Mode::Echo, 10);
+    let mut fleet = of(DisseminationMode::Echo, 10);
     let [victim, first, second] = fleet.chains().chain(0)[..3] else { panic!("a chain of five") };
     let now = UnixMillis(DOUBTFUL_AFTER_MS);
     fleet.lost(now, &first, &[victim]);
@@ -176,7 +182,7 @@ fn one_nodes_word_silences_nobody_whose_heartbeat_is_only_late_and_that_of_two_d
 
 #[test]
 fn one_nodes_word_demotes_nobody_and_that_of_several_does() {
-    let mut fleet = of(Mode::Echo, 10);
+    let mut fleet = of(DisseminationMode::Echo, 10);
     let victim = fleet.chains().chain(0)[0];
     let liars: Vec<_> = fleet.members().keys().filter(|node| **node != victim).copied().collect();
     let says = |fleet: &mut Fleet, at: u64, liar, failed| {
@@ -187,26 +193,26 @@ fn one_nodes_word_demotes_nobody_and_that_of_several_does() {
         says(&mut fleet, u64::from(n) * 1_000, liars[0], n);
     }
     fleet.rank(UnixMillis(20_000));
-    assert_eq!(fleet.members()[&victim].standing, Standing::Forwards);
+    assert_eq!(fleet.members()[&victim].standing, ForwardingStanding::Forwards);
     liars[1..4].iter().for_each(|liar| says(&mut fleet, 21_000, *liar, 1));
     fleet.rank(UnixMillis(21_000));
-    assert_eq!(fleet.members()[&victim].standing, Standing::Tail);
+    assert_eq!(fleet.members()[&victim].standing, ForwardingStanding::Tail);
 }
 
 #[test]
 fn what_the_learner_met_itself_outlives_a_membership() {
-    let mut fleet = of(Mode::Echo, 3);
+    let mut fleet = of(DisseminationMode::Echo, 3);
     fleet.cut_off(&key(1));
     fleet.expire(UnixMillis(ACTIVE_FOR_MS + 1));
     assert!(fleet.members().is_empty());
     (1..=3).for_each(|n| fleet.heartbeat(UnixMillis(10_000), key(n), beat()).unwrap());
-    assert_eq!(fleet.members()[&key(1)].standing, Standing::Banned);
+    assert_eq!(fleet.members()[&key(1)].standing, ForwardingStanding::Banned);
     assert!(roles(&fleet, 10_000, &key(2)).iter().all(|(other, _)| *other != key(1)));
 }
 
 #[test]
 fn who_flaps_moves_others_every_ten_seconds_at_most() {
-    let mut fleet = of(Mode::Echo, 20);
+    let mut fleet = of(DisseminationMode::Echo, 20);
     let (mut moves, mut before) = (0, fleet.members()[&key(1)].heartbeat.clone());
     for n in 1..=100 {
         let flapped = Heartbeat {
@@ -224,7 +230,7 @@ fn who_flaps_moves_others_every_ten_seconds_at_most() {
 
 #[test]
 fn who_finds_out_that_it_is_public_moves_nobody_and_is_private_at_once_afterwards() {
-    let mut fleet = of(Mode::Echo, 20);
+    let mut fleet = of(DisseminationMode::Echo, 20);
     let at = |n: u64| UnixMillis(n * HASTY_MS);
     let links = |fleet: &Fleet| (1..=20).map(|n| roles(fleet, 0, &key(n))).collect::<Vec<_>>();
     let before = links(&fleet);
@@ -236,7 +242,7 @@ fn who_finds_out_that_it_is_public_moves_nobody_and_is_private_at_once_afterward
 
 #[test]
 fn heartbeats_that_follow_too_soon_count_only_for_what_they_install() {
-    let mut fleet = of(Mode::Echo, 3);
+    let mut fleet = of(DisseminationMode::Echo, 3);
     fleet.heartbeat(UnixMillis(HASTY_MS - 1), key(1), Heartbeat { outbox: 7, ..beat() }).unwrap();
     assert_eq!(fleet.members()[&key(1)].heartbeat.outbox, 0);
     fleet.heartbeat(UnixMillis(HASTY_MS - 1), key(1), installed(1)).unwrap();
@@ -245,7 +251,7 @@ fn heartbeats_that_follow_too_soon_count_only_for_what_they_install() {
 
 #[test]
 fn neither_ones_own_word_nor_an_accomplices_makes_an_uplink() {
-    let mut fleet = of(Mode::Echo, 10);
+    let mut fleet = of(DisseminationMode::Echo, 10);
     let (cap, liar, accomplice) = (BytesPerSec(12_500_000), key(1), key(2));
     let boast = Heartbeat { max_upload: Some(BytesPerSec(u64::MAX)), ..beat() };
     fleet.heartbeat(UnixMillis(1_000), liar, boast).unwrap();
@@ -260,17 +266,17 @@ fn neither_ones_own_word_nor_an_accomplices_makes_an_uplink() {
 
 #[test]
 fn the_source_knows_whom_it_serves_first() {
-    let fleet = of(Mode::Echo, 400);
+    let fleet = of(DisseminationMode::Echo, 400);
     let consumers = fleet.source_consumers();
     assert!((0..2).all(|chain| consumers.contains(&fleet.chains().chain(chain)[0])));
     let served = |node: &PublicKey| roles(&fleet, 0, node).iter().any(|(other, _)| *other == key(SOURCE));
     assert!(fleet.members().keys().filter(|node| served(node)).all(|node| consumers.contains(node)));
     assert_eq!(
-        of(Mode::Star, 400).source_consumers().len(),
+        of(DisseminationMode::Star, 400).source_consumers().len(),
         echo_protocol::dissemination::MAX_SOURCE_CONSUMERS
     );
     // And a node knows who stands behind it.
-    let chain = of(Mode::Chain, 6);
+    let chain = of(DisseminationMode::Chain, 6);
     let [first, second, third] = chain.chains().chain(0)[..] else { panic!("two chains of three") };
     assert_eq!(chain.neighbourhood(UnixMillis(0), &first).unwrap().consumers, [second, third]);
 }
@@ -281,8 +287,8 @@ fn accuse(fleet: &mut Fleet, at: u64, node: PublicKey, peers: &[PublicKey]) {
     fleet.heartbeat(UnixMillis(at), node, Heartbeat { uplinks, ..beat() }).unwrap();
 }
 
-fn network(third: u8) -> Option<Network> {
-    Some(Network::of(Ipv4Addr::new(203, 0, third, 9).into()))
+fn network(third: u8) -> Option<NetworkPrefix> {
+    Some(NetworkPrefix::of(Ipv4Addr::new(203, 0, third, 9).into()))
 }
 
 /// The nodes have a good record, each in a network of its own.
@@ -294,7 +300,7 @@ fn make_known(fleet: &mut Fleet, nodes: &[PublicKey]) {
 
 #[test]
 fn rotten_peers_are_named_and_put_out_by_a_quorum_while_its_words_last() {
-    let mut fleet = of(Mode::Echo, 6);
+    let mut fleet = of(DisseminationMode::Echo, 6);
     let rotten = fleet.chains().chain(0)[0];
     let others: Vec<_> = fleet.members().keys().filter(|node| **node != rotten).copied().collect();
     make_known(&mut fleet, &others);
@@ -305,7 +311,7 @@ fn rotten_peers_are_named_and_put_out_by_a_quorum_while_its_words_last() {
             roles(&fleet, 1_000, node).iter().all(|(key, _)| *key != rotten),
             "it is not asked to meet it again"
         );
-        assert_eq!(matches!(fleet.members()[&rotten].standing, Standing::Out(_)), n == 2);
+        assert_eq!(matches!(fleet.members()[&rotten].standing, ForwardingStanding::Out(_)), n == 2);
     }
     // Now nobody waits for it, and neither its heartbeats nor rankings bring it back.
     let nobody_waits = |fleet: &Fleet, at| {
@@ -324,7 +330,7 @@ fn rotten_peers_are_named_and_put_out_by_a_quorum_while_its_words_last() {
     // A day later it gets another chance, but not from those that met it.
     let faded = later + corrupt_peers::FADES_MS;
     (0..2).for_each(|n| fleet.rank(UnixMillis(faded + n)));
-    assert_eq!(fleet.members()[&rotten].standing, Standing::Forwards);
+    assert_eq!(fleet.members()[&rotten].standing, ForwardingStanding::Forwards);
     assert!(fleet.chains().contains(&rotten));
     assert!(others[..3].iter().all(|node| roles(&fleet, faded, node).iter().all(|(key, _)| *key != rotten)));
 }
@@ -332,9 +338,9 @@ fn rotten_peers_are_named_and_put_out_by_a_quorum_while_its_words_last() {
 #[test]
 fn words_of_strangers_of_one_owner_or_about_many_harm_nobody() {
     let stands = |fleet: &Fleet, nodes: &[PublicKey]| {
-        nodes.iter().all(|node| fleet.members()[node].standing == Standing::Forwards)
+        nodes.iter().all(|node| fleet.members()[node].standing == ForwardingStanding::Forwards)
     };
-    let mut fleet = of(Mode::Echo, 10);
+    let mut fleet = of(DisseminationMode::Echo, 10);
     let nodes: Vec<_> = fleet.members().keys().copied().collect();
     let (liars, honest) = nodes.split_at(4);
     // Of whom nothing is known.
@@ -345,7 +351,7 @@ fn words_of_strangers_of_one_owner_or_about_many_harm_nobody() {
     }
     // Known, but of one network, or of none that is known.
     for network in [network(113), None] {
-        let mut fleet = of(Mode::Echo, 10);
+        let mut fleet = of(DisseminationMode::Echo, 10);
         for liar in liars {
             fleet.weigh(liar, true, network);
             accuse(&mut fleet, 1_000, *liar, &honest[..1]);
@@ -353,13 +359,13 @@ fn words_of_strangers_of_one_owner_or_about_many_harm_nobody() {
         assert!(stands(&fleet, honest));
     }
     // Of several owners, about everybody.
-    let mut fleet = of(Mode::Echo, 10);
+    let mut fleet = of(DisseminationMode::Echo, 10);
     make_known(&mut fleet, liars);
     liars.iter().for_each(|liar| accuse(&mut fleet, 1_000, *liar, honest));
     fleet.rank(UnixMillis(2_000));
     assert!(stands(&fleet, honest));
     // And who has lied since is a stranger again.
-    let mut fleet = of(Mode::Echo, 10);
+    let mut fleet = of(DisseminationMode::Echo, 10);
     make_known(&mut fleet, liars);
     for liar in &liars[1..] {
         fleet.weigh(liar, false, None);
@@ -370,33 +376,33 @@ fn words_of_strangers_of_one_owner_or_about_many_harm_nobody() {
 
 #[test]
 fn who_is_pardoned_forwards_again() {
-    let mut fleet = of(Mode::Echo, 6);
+    let mut fleet = of(DisseminationMode::Echo, 6);
     let nodes: Vec<_> = fleet.members().keys().copied().collect();
     let (accused, met, others) = (nodes[0], nodes[1], &nodes[2..]);
     make_known(&mut fleet, others);
     others.iter().for_each(|node| accuse(&mut fleet, 1_000, *node, &[accused]));
     fleet.cut_off(&met);
-    assert!(matches!(fleet.members()[&accused].standing, Standing::Out(_)));
-    assert_eq!(fleet.members()[&met].standing, Standing::Banned);
+    assert!(matches!(fleet.members()[&accused].standing, ForwardingStanding::Out(_)));
+    assert_eq!(fleet.members()[&met].standing, ForwardingStanding::Banned);
     for node in [accused, met] {
         fleet.pardon(&node);
         assert!(fleet.chains().contains(&node));
     }
     // Nodes say with every heartbeat what they met.
     others.iter().for_each(|node| accuse(&mut fleet, 2_000, *node, &[accused]));
-    assert_eq!(fleet.members()[&accused].standing, Standing::Forwards);
+    assert_eq!(fleet.members()[&accused].standing, ForwardingStanding::Forwards);
     // What an earlier process knew is forgiven, too.
-    let mut later = self::fleet(Mode::Echo);
+    let mut later = self::fleet(DisseminationMode::Echo);
     fleet.cut_off(&met);
     later.recall(fleet.view());
     later.pardon(&met);
     later.heartbeat(UnixMillis(0), met, beat()).unwrap();
-    assert_eq!(later.members()[&met].standing, Standing::Forwards);
+    assert_eq!(later.members()[&met].standing, ForwardingStanding::Forwards);
 }
 
 #[test]
 fn private_nodes_are_never_neighbours_of_each_other_and_dial_those_behind_them() {
-    let mut fleet = fleet(Mode::Chain);
+    let mut fleet = fleet(DisseminationMode::Chain);
     for n in 1..=6 {
         let reach = if n % 2 == 0 { Reach::Private } else { Reach::Public };
         fleet.heartbeat(UnixMillis(0), key(n), Heartbeat { reach, ..beat() }).unwrap();
@@ -418,7 +424,7 @@ fn private_nodes_are_never_neighbours_of_each_other_and_dial_those_behind_them()
 
 #[test]
 fn the_measured_and_fast_become_heads_and_the_slow_move_back_between_broadcasts() {
-    let mut fleet = of(Mode::Chain, 6);
+    let mut fleet = of(DisseminationMode::Chain, 6);
     // Everybody reports about its parent: the head of the second chain delivers a tenth of what the others do.
     let chains = [fleet.chains().chain(0), fleet.chains().chain(1)];
     for second in 0..12 {
@@ -441,16 +447,16 @@ fn the_measured_and_fast_become_heads_and_the_slow_move_back_between_broadcasts(
         heads.contains(&chains[0][0]) && heads.contains(&chains[0][1]),
         "the two that were seen to be fast"
     );
-    assert_eq!(standing(&fleet, &chains[1][0]), Standing::Tail);
+    assert_eq!(standing(&fleet, &chains[1][0]), ForwardingStanding::Tail);
     fleet.rank(now.plus(1));
-    assert!(matches!(standing(&fleet, &chains[1][0]), Standing::Out(_)));
+    assert!(matches!(standing(&fleet, &chains[1][0]), ForwardingStanding::Out(_)));
     assert!(!fleet.chains().contains(&chains[1][0]));
-    assert_eq!(roles(&fleet, 12_001, &chains[1][0])[0].1, Role::Parent, "it still receives");
+    assert_eq!(roles(&fleet, 12_001, &chains[1][0])[0].1, NeighbourRole::Parent, "it still receives");
 }
 
 #[test]
 fn nothing_is_reshuffled_while_a_broadcast_is_under_way() {
-    let mut fleet = of(Mode::Chain, 6);
+    let mut fleet = of(DisseminationMode::Chain, 6);
     let slow = |version| Heartbeat { max_upload: Some(BytesPerSec(1_000_000)), ..installed(version) };
     (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(4_000), key(n), slow(1)).unwrap());
     fleet.published(UnixMillis(4_000), PolicyVersion(2));
@@ -472,7 +478,7 @@ fn nothing_is_reshuffled_while_a_broadcast_is_under_way() {
 
 #[test]
 fn times_the_broadcast_once_for_each_node_and_version() {
-    let mut fleet = fleet(Mode::Echo);
+    let mut fleet = fleet(DisseminationMode::Echo);
     assert_eq!(fleet.broadcast_ms(0.5), None);
     fleet.published(UnixMillis(100), PolicyVersion(2));
     for (node, at) in [(1, 150), (2, 400), (1, 900)] {
@@ -483,7 +489,7 @@ fn times_the_broadcast_once_for_each_node_and_version() {
 
 #[test]
 fn a_node_that_does_not_relay_is_nobodys_neighbour() {
-    let mut fleet = of(Mode::Echo, 3);
+    let mut fleet = of(DisseminationMode::Echo, 3);
     fleet.heartbeat(UnixMillis(0), key(9), Heartbeat { relays: false, ..beat() }).unwrap();
     assert!((1..=3).all(|n| roles(&fleet, 0, &key(n)).iter().all(|(other, _)| *other != key(9))));
     assert_eq!(roles(&fleet, 0, &key(9)).len(), 4);

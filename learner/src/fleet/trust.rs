@@ -18,12 +18,12 @@ pub(super) const MAX_ACCUSERS: usize = 2 * QUORUM;
 
 /// How much a node has said lately.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reports {
+pub(super) struct ReportCount {
     since: UnixMillis,
     count: u32,
 }
 
-impl Reports {
+impl ReportCount {
     /// Whether one more report is heard.
     pub(super) fn one_more(&mut self, now: UnixMillis) -> bool {
         if now.since(self.since) >= REPORT_WINDOW_MS {
@@ -42,14 +42,14 @@ pub(super) struct Accusations {
 
 /// What an accusation adds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct Accusation {
     /// Nodes that said the same within the last [`REPORT_WINDOW_MS`] milliseconds, this one included.
     pub(super) accusers: usize,
     /// Whether this one had not said so yet.
     pub(super) new: bool,
 }
 
-impl Word {
+impl Accusation {
     /// Whether it makes the quorum.
     pub(super) fn makes_quorum(self) -> bool {
         self.new && self.accusers == QUORUM
@@ -58,14 +58,14 @@ impl Word {
 
 impl Accusations {
     /// Notes one accusation, unless [`MAX_ACCUSERS`] nodes said the same already.
-    pub(super) fn add(&mut self, now: UnixMillis, accuser: PublicKey, accused: PublicKey) -> Word {
+    pub(super) fn add(&mut self, now: UnixMillis, accuser: PublicKey, accused: PublicKey) -> Accusation {
         let accusers = self.by_accused.entry(accused).or_default();
         accusers.retain(|_, at| now.since(*at) < REPORT_WINDOW_MS);
         if accusers.len() >= MAX_ACCUSERS {
-            return Word { accusers: accusers.len(), new: false };
+            return Accusation { accusers: accusers.len(), new: false };
         }
         let new = accusers.insert(accuser, now).is_none();
-        let word = Word { accusers: accusers.len(), new };
+        let word = Accusation { accusers: accusers.len(), new };
         self.forget_oldest();
         word
     }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_chatterbox_is_not_heard_for_a_while() {
-        let mut reports = Reports::default();
+        let mut reports = ReportCount::default();
         assert!((0..MAX_REPORTS).all(|_| reports.one_more(UnixMillis(REPORT_WINDOW_MS))));
         assert!(!reports.one_more(UnixMillis(REPORT_WINDOW_MS + 1)));
         assert!(reports.one_more(UnixMillis(2 * REPORT_WINDOW_MS)));

@@ -4,8 +4,8 @@
 //! node is taken up, when it comes back: it gets the rank that it has earned, and one that
 //! was banned stays banned.
 
-use super::score::Record;
-use super::{Fleet, MAX_NODES, Standing};
+use super::score::ForwardingRecord;
+use super::{Fleet, ForwardingStanding, MAX_NODES};
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::rate::BytesPerSec;
@@ -32,9 +32,9 @@ pub struct MemberView {
     /// The chain that it stands in.
     pub chain: Option<usize>,
     /// Whether others wait for it.
-    pub standing: Standing,
+    pub standing: ForwardingStanding,
     /// How it forwards, by what others say.
-    pub record: Record,
+    pub record: ForwardingRecord,
 }
 
 impl Fleet {
@@ -60,7 +60,7 @@ impl Fleet {
     /// Remembers what an earlier process knew.
     pub fn recall(&mut self, view: Vec<MemberView>) {
         for member in view.into_iter().take(MAX_NODES) {
-            if member.standing == Standing::Banned {
+            if member.standing == ForwardingStanding::Banned {
                 self.rotten.met(member.node);
             }
             self.recalled.insert(member.node, member);
@@ -70,11 +70,11 @@ impl Fleet {
 
 #[cfg(test)]
 mod tests {
-    use crate::fleet::{Fleet, FleetConfig, Standing};
+    use crate::fleet::{Fleet, FleetConfig, ForwardingStanding};
     use crate::reputation::Owners;
     use echo_protocol::control::heartbeat::Heartbeat;
     use echo_protocol::control::requests::Peer;
-    use echo_protocol::dissemination::Mode;
+    use echo_protocol::dissemination::DisseminationMode;
     use echo_protocol::wire::identity::PublicKey;
     use echo_protocol::wire::rate::BytesPerSec;
     use echo_protocol::wire::time::UnixMillis;
@@ -84,7 +84,7 @@ mod tests {
         let [me, good, bad, new] = [0, 1, 2, 3].map(|n| PublicKey::from_bytes([n; 32]));
         let fleet = || {
             let config = FleetConfig {
-                mode: Mode::Echo,
+                mode: DisseminationMode::Echo,
                 uplink: BytesPerSec(1_000_000),
                 node_uplink: None,
                 owners: Owners::Network,
@@ -114,7 +114,7 @@ mod tests {
         let standing = |node| second.members()[&node].standing;
         assert_eq!(
             [good, bad, new].map(standing),
-            [Standing::Forwards, Standing::Banned, Standing::Forwards]
+            [ForwardingStanding::Forwards, ForwardingStanding::Banned, ForwardingStanding::Forwards]
         );
         assert_eq!(second.members()[&good].record, first.members()[&good].record);
         assert_eq!(second.members()[&new].record, Default::default());

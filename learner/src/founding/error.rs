@@ -3,13 +3,13 @@
 use super::limits::{MAX_TASK_FILES, MAX_TASK_FILES_BYTES};
 use crate::common::option_error::OptionError;
 use crate::common::workload::WorkloadError;
-use crate::config::ConfigError;
+use crate::config::RunFileError;
 use crate::founding::audit_memory::NoRoom;
 use crate::founding::warmup::WarmupError;
 use crate::storage::atomic_file::FileError;
 use crate::storage::run_dir::RunKeyError;
-use crate::training::device::DeviceError;
-use echo_policy::model::config::ConfigError as ModelError;
+use crate::training::device::TrainDeviceError;
+use echo_policy::model::config::ModelConfigError as ModelError;
 use echo_policy::model::export::ExportError;
 use echo_policy::model::weights::WeightsError;
 use echo_policy::text::tokenizer::TokenizerError;
@@ -51,7 +51,7 @@ pub enum PrepareError {
     },
     /// The run file asks for something that is not allowed.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] RunFileError),
     /// The run file cannot be kept in the run directory.
     #[error("the run file cannot be written: {0}")]
     RunFile(toml::ser::Error),
@@ -68,7 +68,7 @@ pub enum PrepareError {
     AuditRoom(#[from] NoRoom),
     /// The device that the run file asks for.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(#[from] TrainDeviceError),
     /// The run's key is gone, cannot be read, or others can read it.
     #[error(transparent)]
     Key(#[from] RunKeyError),

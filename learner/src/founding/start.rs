@@ -2,8 +2,8 @@
 
 use super::error::PrepareError;
 use super::tasks::Tasks;
-use crate::config::{ConfigError, RunConfig, TinySection};
-use echo_policy::model::config::{ConfigError as ModelError, ModelConfig};
+use crate::config::{RunConfig, RunFileError, TinySection};
+use echo_policy::model::config::{ModelConfig, ModelConfigError as ModelError};
 use echo_policy::model::weights::{DType, Weights};
 use echo_policy::text::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, Tokenizer};
 use echo_protocol::run::charter::{Charter, TokenizerSpec};
@@ -13,14 +13,14 @@ use echo_sandbox::rollout::mix::TaskMix;
 use std::path::{Path, PathBuf};
 
 /// What training begins with.
-pub(super) struct Start {
+pub(super) struct StartingPoint {
     model: ModelConfig,
     pub(super) weights: Weights,
     tokenizer: TokenizerSpec,
     pub(super) files: Option<PathBuf>,
 }
 
-impl Start {
+impl StartingPoint {
     pub(super) fn of(config: &RunConfig, mix: &TaskMix) -> Result<Self, PrepareError> {
         if let Some(tiny) = &config.model.tiny {
             let alphabet = alphabet(mix);
@@ -30,7 +30,7 @@ impl Start {
             let tokenizer = TokenizerSpec::Characters { alphabet };
             return Ok(Self { model, weights, tokenizer, files: None });
         }
-        let path = config.model.path.as_ref().ok_or(ConfigError::Model)?;
+        let path = config.model.path.as_ref().ok_or(RunFileError::Model)?;
         let chat = chats(path, config.model.chat)?;
         let tokenizer = if chat { TokenizerSpec::Chat } else { TokenizerSpec::Snapshot };
         Ok(Self { tokenizer, ..Self::at(path)? })

@@ -57,7 +57,7 @@ pub use crate::intake::group::{Admitted, Checked, Progress};
 pub use echo_sandbox::rollout::judge::REWARD_TOLERANCE;
 pub use echo_sandbox::rollout::replay::TextDecoder;
 pub use rejection::{MAX_DETAIL_BYTES, Refusal, Rejection};
-pub use tally::{Look, Looks, Tally};
+pub use tally::{AdmissionTally, Look, Looks};
 
 /// Longest frame that is read from a node, in bytes: the largest signed group.
 pub const MAX_FRAME_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;

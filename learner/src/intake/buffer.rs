@@ -37,10 +37,10 @@ use echo_protocol::work::order::OrderCounter;
 
 use crate::intake::filter::Filter;
 use crate::intake::group::Admitted;
-use crate::storage::{Store, StoreError, Tree, seal, unseal};
-use entry::Entry;
-use index::{Index, Place};
-use plan::Plan;
+use crate::storage::{ObjectStoreError, Store, Tree, seal, unseal};
+use entry::GroupEntry;
+use index::{GroupPlace, Index};
+use plan::BufferPlan;
 
 pub use crate::intake::outcome::{DropReason, OrderStatus};
 pub use crate::intake::stored_group::StoredGroup;
@@ -80,7 +80,7 @@ impl Default for BufferLimits {
 pub enum BufferError {
     /// The store failed. Nothing is lost that was acknowledged.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] ObjectStoreError),
     /// Too much is staged; flush first.
     #[error("{groups} groups of {bytes} bytes are staged and not yet durable: flush, then stage again")]
     StagingFull {
@@ -127,10 +127,10 @@ pub struct ReplayBuffer {
     /// Every batch before this update is trained and deleted.
     settled: PolicyVersion,
     next_arrival: u64,
-    staged: Vec<(Entry, Vec<u8>)>,
+    staged: Vec<(GroupEntry, Vec<u8>)>,
     staged_bytes: u64,
     /// Staged too, and dropped when they arrive.
-    filtered: Vec<(Entry, DropReason)>,
+    filtered: Vec<(GroupEntry, DropReason)>,
     /// Orders that arrived and are not known to be durable, with the write that holds each; none
     /// while it is staged.
     undurable: BTreeMap<OrderCounter, Option<Write>>,
@@ -202,7 +202,7 @@ impl ReplayBuffer {
         let group =
             StoredGroup { arrival: self.next_arrival, group: admitted.group, correct: admitted.correct };
         let body = if dropped.is_none() { seal(&group)? } else { Vec::new() };
-        let entry = Entry::of(&group, body.len() as u64).ok_or(BufferError::Empty(counter))?;
+        let entry = GroupEntry::of(&group, body.len() as u64).ok_or(BufferError::Empty(counter))?;
         self.next_arrival += 1;
         self.staged_bytes += entry.bytes;
         self.undurable.insert(counter, None);
@@ -265,8 +265,8 @@ impl ReplayBuffer {
             return Ok(Some(OrderStatus::Staged));
         }
         match self.index.place(counter) {
-            Some(Place::Waiting) => return Ok(Some(OrderStatus::Waiting)),
-            Some(Place::Batched(update)) => return Ok(Some(OrderStatus::Batched { update })),
+            Some(GroupPlace::Waiting) => return Ok(Some(OrderStatus::Waiting)),
+            Some(GroupPlace::Batched(update)) => return Ok(Some(OrderStatus::Batched { update })),
             None => {}
         }
         let record = self.store.get(Tree::Final, &counter.0.to_be_bytes())?;
@@ -280,7 +280,7 @@ impl ReplayBuffer {
     /// When the store fails.
     pub fn drop_waiting(&mut self, reason: DropReason) -> Result<(), BufferError> {
         self.flush()?;
-        let mut plan = Plan::default();
+        let mut plan = BufferPlan::default();
         plan.drop.extend(self.index.oldest_first().map(|entry| (entry.clone(), reason)));
         self.commit(&plan)
     }
@@ -302,16 +302,16 @@ impl ReplayBuffer {
     }
 
     /// The plan that stores what is staged and drops what overflows.
-    fn arrivals(&mut self) -> Plan {
+    fn arrivals(&mut self) -> BufferPlan {
         let (arrive, filtered) = (std::mem::take(&mut self.staged), std::mem::take(&mut self.filtered));
-        let mut plan = Plan { arrive, filtered, ..Plan::default() };
+        let mut plan = BufferPlan { arrive, filtered, ..BufferPlan::default() };
         let mut groups = self.index.waiting() + plan.arrive.len();
         let mut bytes = self.index.waiting_bytes() + self.staged_bytes;
         if groups <= self.limits.max_groups && bytes <= self.limits.max_bytes {
             return plan;
         }
         let arriving = plan.arrive.iter().map(|(entry, _)| entry);
-        let mut all: Vec<&Entry> = self.index.oldest_first().chain(arriving).collect();
+        let mut all: Vec<&GroupEntry> = self.index.oldest_first().chain(arriving).collect();
         all.sort_by_key(|entry| entry.age());
         for entry in all {
             if groups <= self.limits.max_groups && bytes <= self.limits.max_bytes {
@@ -325,14 +325,14 @@ impl ReplayBuffer {
     }
 
     /// The bytes of `entry`'s group; `None` when they are missing or damaged.
-    fn load(&self, entry: &Entry) -> Result<Option<StoredGroup>, BufferError> {
+    fn load(&self, entry: &GroupEntry) -> Result<Option<StoredGroup>, BufferError> {
         let record = self.store.get(Tree::Groups, &entry.counter.0.to_be_bytes())?;
         let group = record.and_then(|record| unseal::<StoredGroup>(&record));
-        Ok(group.filter(|group| Entry::of(group, entry.bytes).as_ref() == Some(entry)))
+        Ok(group.filter(|group| GroupEntry::of(group, entry.bytes).as_ref() == Some(entry)))
     }
 
     /// Writes a plan and makes it durable.
-    fn commit(&mut self, plan: &Plan) -> Result<(), BufferError> {
+    fn commit(&mut self, plan: &BufferPlan) -> Result<(), BufferError> {
         if !plan.is_empty() {
             self.write(plan)?;
         }
@@ -340,7 +340,7 @@ impl ReplayBuffer {
     }
 
     /// Writes a plan to the store, and mirrors it in memory.
-    fn write(&mut self, plan: &Plan) -> Result<(), BufferError> {
+    fn write(&mut self, plan: &BufferPlan) -> Result<(), BufferError> {
         let mut totals = self.totals.clone();
         let batch = plan.to_store(&self.index, &mut totals, self.settled, self.next_arrival)?;
         self.store.apply(&batch)?;

@@ -4,7 +4,7 @@ mod reply;
 mod state;
 
 use crate::common::paced_log;
-use crate::intake::admission::{Admission, Admitted, Look, Progress, Refusal, Rejection, Tally};
+use crate::intake::admission::{Admission, AdmissionTally, Admitted, Look, Progress, Refusal, Rejection};
 use crate::intake::buffer::{
     BufferError, BufferLimits, DropReason, Flushed, ReplayBuffer, StoredGroup, Totals, Unflushed,
 };
@@ -13,8 +13,8 @@ use crate::intake::leases::{
     FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, MAX_LEASES_OF_ORDER,
     SnapshotError, UnflushedLeases,
 };
-use crate::reputation::{Decision, Network, Record, RecordConfig, RecordJournal, Subject};
-use crate::storage::{Store, StoreError};
+use crate::reputation::{Decision, NetworkPrefix, Record, RecordConfig, RecordJournal, Subject};
+use crate::storage::{ObjectStoreError, Store};
 use echo_protocol::run::epoch::Epoch;
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
@@ -27,7 +27,7 @@ use echo_protocol::work::trajectory::TrajectoryGroup;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-pub use reply::Reply;
+pub use reply::UnsignedReply;
 pub use state::DeskState;
 
 /// Milliseconds between two log lines about orders that nodes cannot do: a task that always fails
@@ -48,7 +48,7 @@ pub enum DeskError {
     Book(#[from] SnapshotError),
     /// The store failed while the record or the whole state was read or written.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] ObjectStoreError),
     /// A database from before the checkpoint.
     #[error(
         "the database is older than the checkpoint (its next order is {database}, the checkpoint's {checkpoint}): put the one back that \
@@ -64,7 +64,7 @@ pub enum DeskError {
 
 /// How far a batch has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct BatchProgress {
     /// Groups that are there for it.
     pub ready: usize,
     /// Orders that are out.
@@ -77,7 +77,7 @@ pub struct Work {
 
 /// What a node asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct LeaseRequest {
     /// The key of the node that asks.
     pub node: PublicKey,
     /// What it generates under.
@@ -112,7 +112,7 @@ pub struct Desk {
     buffer: ReplayBuffer,
     record: Record,
     record_journal: RecordJournal,
-    tally: Tally,
+    tally: AdmissionTally,
     staleness: Staleness,
     groups_per_update: usize,
     progress: Progress,
@@ -132,7 +132,7 @@ impl Desk {
         config: DeskConfig,
         now: UnixMillis,
         version: PolicyVersion,
-        tally: Tally,
+        tally: AdmissionTally,
         checkpoint: Option<&DeskState>,
     ) -> Result<Self, DeskError> {
         let DeskConfig { leases, limits, filter, staleness, groups_per_update, record } = config;
@@ -151,7 +151,7 @@ impl Desk {
             );
         }
         // The record of an earlier process ends before its last groups do.
-        let tally = Tally { accepted: buffer.totals().acknowledged.groups, ..tally };
+        let tally = AdmissionTally { accepted: buffer.totals().acknowledged.groups, ..tally };
         let journal = LeaseJournal::new(store);
         let known = |counter| Ok::<_, DeskError>(buffer.status(counter)?.is_some());
         let mut book = match journal.load(leases.run, known)? {
@@ -184,8 +184,8 @@ impl Desk {
     /// and has not reached the node. The leases may leave the learner when what
     /// [`Desk::write_leases`] writes is durable. A node whose policy will be too old when its work
     /// comes in gets none ([`Staleness::serves`]).
-    pub fn grant(&mut self, now: UnixMillis, wish: &Wish) -> Vec<Lease> {
-        let Wish { node, installed, orders, last } = *wish;
+    pub fn grant(&mut self, now: UnixMillis, wish: &LeaseRequest) -> Vec<Lease> {
+        let LeaseRequest { node, installed, orders, last } = *wish;
         let fresh = installed.is_some_and(|version| self.staleness.serves(version, self.progress.current));
         if self.closed || !fresh {
             return Vec::new();
@@ -252,7 +252,7 @@ impl Desk {
 
         // To nodes that every answer has reached.
         let last = Some(HeldOrder { lease: LeaseId(u64::MAX), counter: OrderCounter(u64::MAX) });
-        let leases = self.grant(now, &Wish { node, installed, orders, last });
+        let leases = self.grant(now, &LeaseRequest { node, installed, orders, last });
         self.journal.save(&mut self.book)?;
         Ok(leases)
     }
@@ -305,7 +305,7 @@ impl Desk {
         now: UnixMillis,
         admission: &Admission,
         groups: Vec<Admitted>,
-    ) -> (Vec<Reply>, Result<Unflushed, BufferError>) {
+    ) -> (Vec<UnsignedReply>, Result<Unflushed, BufferError>) {
         let mut replies = Vec::with_capacity(groups.len());
         for admitted in groups {
             let (node, counter) = (admitted.group.node, admitted.group.counter);
@@ -314,7 +314,7 @@ impl Desk {
             let staged =
                 open.and_then(|()| admission.admit(admitted, self.progress, &self.book, &mut self.buffer));
             replies.push(match staged {
-                Ok(_) => Reply::accepted(receipt),
+                Ok(_) => UnsignedReply::accepted(receipt),
                 Err(Rejection::Refused(refusal)) => self.judge(now, &node, refusal.of(counter)),
                 Err(retry @ Rejection::Retry(_)) => retry.answer(counter).into(),
             });
@@ -326,7 +326,11 @@ impl Desk {
 
     /// Notes what was accepted, and numbers its receipts. They are written behind the groups, and
     /// durable with the same flush.
-    fn write_receipts(&mut self, now: UnixMillis, replies: &mut [Reply]) -> Result<(), StoreError> {
+    fn write_receipts(
+        &mut self,
+        now: UnixMillis,
+        replies: &mut [UnsignedReply],
+    ) -> Result<(), ObjectStoreError> {
         let mut receipts = Vec::with_capacity(replies.len());
         let accepted = replies.iter_mut().filter(|reply| reply.is_accepted());
         for receipt in accepted.filter_map(|reply| reply.receipt.as_mut()) {
@@ -340,18 +344,18 @@ impl Desk {
     /// have to come again.
     pub fn acknowledge(
         &mut self,
-        mut replies: Vec<Reply>,
+        mut replies: Vec<UnsignedReply>,
         flushed: Result<Flushed, BufferError>,
-    ) -> Vec<Reply> {
+    ) -> Vec<UnsignedReply> {
         match flushed {
             Ok(flushed) => self.buffer.flushed(flushed),
             Err(error) => {
                 tracing::error!(%error, "the replay buffer cannot be written");
                 self.failure.get_or_insert(error);
-                replies.iter_mut().filter(|reply| reply.is_accepted()).for_each(Reply::put_off);
+                replies.iter_mut().filter(|reply| reply.is_accepted()).for_each(UnsignedReply::put_off);
             }
         }
-        for Reply { answer, .. } in &replies {
+        for UnsignedReply { answer, .. } in &replies {
             if let (Some(counter), Outcome::Accepted) = (answer.counter, &answer.outcome) {
                 self.book.delivered(counter);
             }
@@ -361,7 +365,7 @@ impl Desk {
     }
 
     /// Notes that the store has failed: [`Desk::batch`] says so, and the learner ends.
-    pub fn disk_failed(&mut self, error: StoreError) {
+    pub fn disk_failed(&mut self, error: ObjectStoreError) {
         self.failure.get_or_insert(error.into());
     }
 
@@ -371,7 +375,7 @@ impl Desk {
 
     /// Records a refusal by an earlier stage, and frees the order that it concerns. Who is not
     /// heard is told only that.
-    pub fn refuse(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> Reply {
+    pub fn refuse(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> UnsignedReply {
         let refusal = match self.hear(now, node) {
             Ok(()) => refusal,
             Err(unheard) => Refusal { counter: refusal.counter, ..unheard },
@@ -383,7 +387,7 @@ impl Desk {
 
     /// Holds a refusal against its node where it has to be. Who sends again what was accepted
     /// lately gets its receipt again.
-    fn judge(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> Reply {
+    fn judge(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> UnsignedReply {
         self.give_back(node, &refusal);
         if self.record.refused(now, *node, refusal.reason, refusal.fault) {
             tracing::warn!(node = %node.short(), %refusal, "a node is not heard any more for now");
@@ -396,7 +400,7 @@ impl Desk {
             }
             _ => None,
         };
-        Reply { answer: refusal.answer(), receipt }
+        UnsignedReply { answer: refusal.answer(), receipt }
     }
 
     /// A node whose group was refused for good will not deliver that order any more.
@@ -419,7 +423,7 @@ impl Desk {
     }
 
     /// Notes from where a node is connected; `None` where that says nothing.
-    pub fn connected(&mut self, node: PublicKey, network: Option<Network>) {
+    pub fn connected(&mut self, node: PublicKey, network: Option<NetworkPrefix>) {
         self.record.connected(node, network);
     }
 
@@ -542,10 +546,10 @@ impl Desk {
     }
 
     /// What the batch of `version` has to wait for.
-    pub fn work(&self, version: PolicyVersion) -> Work {
+    pub fn work(&self, version: PolicyVersion) -> BatchProgress {
         let mut holders: Vec<_> = self.book.holders().iter().map(|(node, orders)| (*node, *orders)).collect();
         holders.sort_by_key(|(_, orders)| Reverse(*orders));
-        Work {
+        BatchProgress {
             ready: self.buffer.ready(version, &self.staleness),
             out: self.book.outstanding(),
             holders,
@@ -554,7 +558,7 @@ impl Desk {
     }
 
     /// Accepted and refused since the run began.
-    pub fn tally(&self) -> &Tally {
+    pub fn tally(&self) -> &AdmissionTally {
         &self.tally
     }
 }

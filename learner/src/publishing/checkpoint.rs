@@ -21,14 +21,14 @@ mod tensors;
 mod writer;
 
 use candle_core::{Device, Tensor};
-use catalog::Shelf;
+use catalog::CheckpointCatalog;
 use echo_policy::training::decoder::Decoder;
 use echo_protocol::run::charter::RunId;
 use echo_protocol::run::version::PolicyVersion;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-pub use state::{Part, State, Streams};
+pub use state::{CheckpointState, Part, Streams};
 #[cfg(test)]
 pub(crate) use tests::state_at;
 
@@ -94,7 +94,7 @@ pub enum CheckpointError {
 #[derive(Debug)]
 pub struct Checkpoint {
     /// Everything but tensors, from `state.json`.
-    pub state: State,
+    pub state: CheckpointState,
     /// Parameters by Hugging Face name, f32.
     pub weights: BTreeMap<String, Tensor>,
     /// The optimizer's, by the names of [`AdamW::state`](crate::training::optimizer::AdamW::state).
@@ -105,9 +105,9 @@ pub struct Checkpoint {
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     /// What is written first.
-    near: Shelf,
+    near: CheckpointCatalog,
     /// Where it is copied to, if that is another machine.
-    far: Option<Shelf>,
+    far: Option<CheckpointCatalog>,
 }
 
 impl Checkpoints {
@@ -119,7 +119,7 @@ impl Checkpoints {
     /// When the store fails.
     pub async fn write(
         &self,
-        state: State,
+        state: CheckpointState,
         weights: &Decoder,
         optimizer: &BTreeMap<String, Tensor>,
     ) -> Result<(), CheckpointError> {
@@ -233,11 +233,11 @@ impl Checkpoints {
         (versions, passed)
     }
 
-    fn shelves(&self) -> impl Iterator<Item = &Shelf> {
+    fn shelves(&self) -> impl Iterator<Item = &CheckpointCatalog> {
         [Some(&self.near), self.far.as_ref()].into_iter().flatten()
     }
 
-    async fn places(&self) -> (Vec<(PolicyVersion, &Shelf)>, Vec<CheckpointError>) {
+    async fn places(&self) -> (Vec<(PolicyVersion, &CheckpointCatalog)>, Vec<CheckpointError>) {
         let (mut places, mut passed) = (Vec::new(), Vec::new());
         for shelf in self.shelves() {
             match shelf.patiently("looking for checkpoints", shelf.versions()).await {

@@ -15,11 +15,11 @@ use echo_protocol::run::epoch::Epoch;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::snapshot::delta::Width;
 use echo_protocol::snapshot::manifest::{Manifest, ManifestError};
-use echo_protocol::store::{ChunkStore, SnapshotCutter, SnapshotItem, StoreError};
+use echo_protocol::store::{ChunkStore, ChunkStoreError, SnapshotCutter, SnapshotItem};
 use echo_protocol::wire::codec::CodecError;
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::signed::Signed;
-use encoder::Encoder;
+use encoder::ChunkEncoder;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub use row::PublicationRow;
 pub enum PublishError {
     /// The chunk store failed, or its disk is full.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] ChunkStoreError),
     /// A tensor cannot be read from the trainer's device.
     #[error(transparent)]
     Decoder(#[from] DecoderError),
@@ -99,7 +99,7 @@ impl Publisher {
         let draft = store.draft();
         let base = self.base(version);
         let (snapshot_type, chunk_bytes) = (workload.charter.snapshot_type, workload.charter.chunk_bytes);
-        let mut encoder = Encoder::new(&store, base.as_deref(), Width::from(snapshot_type));
+        let mut encoder = ChunkEncoder::new(&store, base.as_deref(), Width::from(snapshot_type));
         let mut cutter = SnapshotCutter::new(chunk_bytes);
         for item in self.files()? {
             cutter.push(item, |chunk| encoder.push(chunk))?;
@@ -140,7 +140,7 @@ impl Publisher {
         self.files.iter().map(read).collect()
     }
 
-    fn remember(&mut self, manifest: Arc<Manifest>) -> Result<(), StoreError> {
+    fn remember(&mut self, manifest: Arc<Manifest>) -> Result<(), ChunkStoreError> {
         self.published.push_back(manifest);
         self.publications += 1;
         while self.published.len() > self.config.keep_versions {

@@ -18,7 +18,7 @@ const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 
 /// One decision of the operator: a line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct JournalEntry {
     /// When it was made.
     pub at: UnixMillis,
     /// The key or network that it is about.
@@ -48,9 +48,9 @@ pub enum JournalError {
 
 /// A line, and where it ends.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct JournalLine {
     /// What it says, or why it says nothing.
-    pub(crate) entry: Result<Entry, String>,
+    pub(crate) entry: Result<JournalEntry, String>,
     /// Bytes of the journal up to its end.
     pub(crate) end: u64,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Line {
 ///
 /// # Errors
 /// [`JournalError`]: it cannot be written, or would be too long.
-pub fn append(path: &Path, entry: &Entry) -> Result<(), JournalError> {
+pub fn append(path: &Path, entry: &JournalEntry) -> Result<(), JournalError> {
     let failed = |cause| JournalError::Io { path: path.to_owned(), cause };
     let line = serde_json::to_string(entry).map_err(|error| failed(error.into()))?;
     let mut file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
@@ -74,7 +74,7 @@ pub fn append(path: &Path, entry: &Entry) -> Result<(), JournalError> {
 
 /// The whole lines from byte `from` on, empty ones left out. A journal that is shorter than that is
 /// another one, and read from its beginning. A file that is not there is an empty journal.
-pub(crate) fn read(path: &Path, from: u64) -> Result<Vec<Line>, JournalError> {
+pub(crate) fn read(path: &Path, from: u64) -> Result<Vec<JournalLine>, JournalError> {
     let failed = |cause| JournalError::Io { path: path.to_owned(), cause };
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -89,7 +89,7 @@ pub(crate) fn read(path: &Path, from: u64) -> Result<Vec<Line>, JournalError> {
     Ok(lines(&bytes, from))
 }
 
-fn lines(bytes: &[u8], from: u64) -> Vec<Line> {
+fn lines(bytes: &[u8], from: u64) -> Vec<JournalLine> {
     let full = bytes.len() as u64 == MAX_READ_BYTES;
     // What does not end yet is being written, unless it is longer than any line.
     let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
@@ -110,7 +110,7 @@ fn lines(bytes: &[u8], from: u64) -> Vec<Line> {
         } else {
             serde_json::from_slice(text).map_err(|error| error.to_string())
         };
-        lines.push(Line { entry, end });
+        lines.push(JournalLine { entry, end });
     }
     lines
 }
@@ -120,8 +120,12 @@ mod tests {
     use super::*;
     use echo_protocol::wire::identity::PublicKey;
 
-    fn entry(byte: u8, decision: Decision) -> Entry {
-        Entry { at: UnixMillis(5), subject: Subject::Peer(PublicKey::from_bytes([byte; 32])), decision }
+    fn entry(byte: u8, decision: Decision) -> JournalEntry {
+        JournalEntry {
+            at: UnixMillis(5),
+            subject: Subject::Peer(PublicKey::from_bytes([byte; 32])),
+            decision,
+        }
     }
 
     #[test]
@@ -132,7 +136,7 @@ mod tests {
         let network = Subject::Network("203.0.113.0/24".parse().unwrap());
         let entries = [
             entry(1, Decision::Ban("spam".into())),
-            Entry { subject: network, ..entry(0, Decision::Pardon) },
+            JournalEntry { subject: network, ..entry(0, Decision::Pardon) },
             entry(2, Decision::Pardon),
         ];
         append(&path, &entries[0]).unwrap();

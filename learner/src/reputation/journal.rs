@@ -6,8 +6,8 @@ use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::receipt::Receipt;
 
-use super::{Changes, Network, NetworkRecord, PeerRecord, Record, RecordConfig};
-use crate::storage::{Store, StoreError, Tree, WriteBatch, seal, unseal};
+use super::{Changes, NetworkPrefix, NetworkRecord, PeerRecord, Record, RecordConfig};
+use crate::storage::{ObjectStoreError, Store, Tree, WriteBatch, seal, unseal};
 
 /// Receipts that are kept of each peer, one for each remainder of its order by this number. A
 /// node sends a group again whose answer was lost, and then gets its receipt; it has fewer
@@ -33,7 +33,7 @@ impl RecordJournal {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn load(&self, config: RecordConfig) -> Result<Record, StoreError> {
+    pub fn load(&self, config: RecordConfig) -> Result<Record, ObjectStoreError> {
         let mut record = Record::new(config);
         let head = self.store.get(Tree::RecordHead, HEAD)?;
         // Without it the operator's journal is followed again, which comes to the same.
@@ -47,7 +47,7 @@ impl RecordJournal {
         })?;
         self.store.visit(
             Tree::Networks,
-            &mut |key, value| match unseal::<(Network, NetworkRecord)>(&value) {
+            &mut |key, value| match unseal::<(NetworkPrefix, NetworkRecord)>(&value) {
                 Some((network, kept)) if network.key() == *key => {
                     record.networks.insert(network, kept);
                 }
@@ -65,7 +65,7 @@ impl RecordJournal {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn save(&self, record: &mut Record, receipts: &[Receipt]) -> Result<(), StoreError> {
+    pub fn save(&self, record: &mut Record, receipts: &[Receipt]) -> Result<(), ObjectStoreError> {
         let mut batch = WriteBatch::default();
         for peer in &record.changes.peers {
             match record.peers.get(peer) {
@@ -96,7 +96,7 @@ impl RecordJournal {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn flush(&self) -> Result<(), StoreError> {
+    pub fn flush(&self) -> Result<(), ObjectStoreError> {
         self.store.flush()
     }
 
@@ -104,13 +104,17 @@ impl RecordJournal {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn receipt(&self, node: &PublicKey, counter: OrderCounter) -> Result<Option<Receipt>, StoreError> {
+    pub fn receipt(
+        &self,
+        node: &PublicKey,
+        counter: OrderCounter,
+    ) -> Result<Option<Receipt>, ObjectStoreError> {
         let kept = self.store.get(Tree::Receipts, &slot(node, counter.0))?;
         let receipt: Option<Receipt> = kept.and_then(|kept| unseal(&kept));
         Ok(receipt.filter(|receipt| receipt.node == *node && receipt.counter == counter))
     }
 
-    fn forget(&self, peer: &PublicKey, batch: &mut WriteBatch) -> Result<(), StoreError> {
+    fn forget(&self, peer: &PublicKey, batch: &mut WriteBatch) -> Result<(), ObjectStoreError> {
         let kept = self.store.get(Tree::Peers, peer.as_bytes())?;
         batch.remove(Tree::Peers, peer.as_bytes());
         let kept: Option<PeerRecord> = kept.and_then(|kept| unseal(&kept));

@@ -9,8 +9,8 @@ use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use crate::reputation::decisions::Entry;
-use crate::reputation::{Network, NetworkRecord, PeerRecord, Record};
+use crate::reputation::decisions::JournalEntry;
+use crate::reputation::{NetworkPrefix, NetworkRecord, PeerRecord, Record};
 
 /// Most peers in the list: those that would be forgotten last.
 pub const MAX_LISTED: usize = 4096;
@@ -33,7 +33,7 @@ pub struct Listing {
     pub decided: u64,
     /// What the operator has decided since: nothing in the file, filled in by who reads it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub noted: Vec<Entry>,
+    pub noted: Vec<JournalEntry>,
 }
 
 /// A peer as `peers list` shows it.
@@ -55,7 +55,7 @@ pub struct ListedPeer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListedNetwork {
     /// An IPv4 /24 or an IPv6 /48.
-    pub network: Network,
+    pub network: NetworkPrefix,
     /// Suspensions and bans of the network itself.
     pub record: NetworkRecord,
 }

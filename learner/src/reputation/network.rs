@@ -23,14 +23,14 @@ pub const LIARS_WITHIN_MS: u64 = 7 * DAY_MS;
 /// /48. Written `203.0.113.0/24`, `2001:db8:7::/48`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Network(IpAddr);
+pub struct NetworkPrefix(IpAddr);
 
 /// A text that is no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no network: write an IPv4 /24 or an IPv6 /48, as in 203.0.113.0/24 or 2001:db8:7::/48")]
 pub struct NetworkError(String);
 
-impl Network {
+impl NetworkPrefix {
     /// The network of an address.
     pub fn of(ip: IpAddr) -> Self {
         Self(match ip.to_canonical() {
@@ -52,13 +52,13 @@ impl Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for NetworkPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.0, self.prefix())
     }
 }
 
-impl FromStr for Network {
+impl FromStr for NetworkPrefix {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
@@ -70,7 +70,7 @@ impl FromStr for Network {
     }
 }
 
-impl TryFrom<String> for Network {
+impl TryFrom<String> for NetworkPrefix {
     type Error = NetworkError;
 
     fn try_from(text: String) -> Result<Self, NetworkError> {
@@ -78,8 +78,8 @@ impl TryFrom<String> for Network {
     }
 }
 
-impl From<Network> for String {
-    fn from(network: Network) -> Self {
+impl From<NetworkPrefix> for String {
+    fn from(network: NetworkPrefix) -> Self {
         network.to_string()
     }
 }
@@ -122,7 +122,7 @@ impl NetworkRecord {
     }
 
     /// Why newcomers from here are not heard now; without an end, why nobody is.
-    pub(super) fn silence(&self, now: UnixMillis, network: Network) -> Option<Silence> {
+    pub(super) fn silence(&self, now: UnixMillis, network: NetworkPrefix) -> Option<Silence> {
         match self.standing {
             Standing::Suspended(until) if now < until => Some(Silence {
                 reason: RefuseReason::Suspended,
@@ -168,12 +168,12 @@ mod tests {
             ("::ffff:203.0.113.77", "203.0.113.0/24"),
             ("2001:db8:7:1::9", "2001:db8:7::/48"),
         ] {
-            let found = Network::of(ip.parse().unwrap());
+            let found = NetworkPrefix::of(ip.parse().unwrap());
             assert_eq!(found.to_string(), network);
             assert_eq!(network.parse(), Ok(found));
         }
         for none in ["", "203.0.113.0", "203.0.113.1/24", "203.0.113.0/16", "2001:db8:7:1::/48", "x/24"] {
-            assert!(none.parse::<Network>().is_err(), "{none}");
+            assert!(none.parse::<NetworkPrefix>().is_err(), "{none}");
         }
     }
 }

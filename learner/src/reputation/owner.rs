@@ -3,7 +3,7 @@
 use echo_protocol::wire::identity::PublicKey;
 use serde::{Deserialize, Serialize};
 
-use super::network::Network;
+use super::network::NetworkPrefix;
 
 /// One owner, as [`Owners`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,7 +11,7 @@ pub enum Owner {
     /// This key alone ([`Owners::Key`]).
     Key(PublicKey),
     /// All keys of this network.
-    Network(Option<Network>),
+    Network(Option<NetworkPrefix>),
 }
 
 /// What counts as one owner.
@@ -27,7 +27,7 @@ pub enum Owners {
 
 impl Owners {
     /// Whose a key is that is connected from `network`.
-    pub fn owner(self, key: PublicKey, network: Option<Network>) -> Owner {
+    pub fn owner(self, key: PublicKey, network: Option<NetworkPrefix>) -> Owner {
         match self {
             Self::Key => Owner::Key(key),
             Self::Network => Owner::Network(network),

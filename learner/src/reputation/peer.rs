@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decay::Fading;
 use super::standing::{Standing, doubled, short};
-use super::{DAY_MS, Decision, Fault, Network, RecordConfig, STRIKES_LAST_MS, Silence};
+use super::{DAY_MS, Decision, Fault, NetworkPrefix, RecordConfig, STRIKES_LAST_MS, Silence};
 
 /// Accepted groups without a lie between them after which a peer is no newcomer any more.
 pub const PROBATION: u64 = 32;
@@ -26,7 +26,7 @@ pub struct PeerRecord {
     /// When it last did.
     pub seen: UnixMillis,
     /// From where, if that says anything.
-    pub network: Option<Network>,
+    pub network: Option<NetworkPrefix>,
     /// Groups accepted since it was first seen.
     pub accepted: u64,
     /// Groups refused, by reason.
@@ -161,7 +161,7 @@ impl PeerRecord {
         reason: RefuseReason,
         fault: Fault,
         config: &RecordConfig,
-    ) -> Option<Option<Network>> {
+    ) -> Option<Option<NetworkPrefix>> {
         *self.refused.entry(reason).or_default() += 1;
         if fault == Fault::Innocent {
             return None;

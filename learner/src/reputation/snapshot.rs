@@ -3,7 +3,7 @@
 use echo_protocol::wire::identity::PublicKey;
 use serde::{Deserialize, Serialize};
 
-use super::{Network, NetworkRecord, PeerRecord, Record, RecordConfig};
+use super::{NetworkPrefix, NetworkRecord, PeerRecord, Record, RecordConfig};
 
 /// Most peers in a checkpoint: those that it would cost most to forget.
 pub const MAX_SNAPSHOT_PEERS: usize = 4096;
@@ -14,7 +14,7 @@ pub struct RecordSnapshot {
     /// Peers, at most [`MAX_SNAPSHOT_PEERS`].
     pub peers: Vec<(PublicKey, PeerRecord)>,
     /// Networks from which somebody was suspended, or that the operator has decided about.
-    pub networks: Vec<(Network, NetworkRecord)>,
+    pub networks: Vec<(NetworkPrefix, NetworkRecord)>,
 }
 
 impl Record {

@@ -22,8 +22,8 @@ fn at(millis: u64) -> UnixMillis {
     UnixMillis(millis)
 }
 
-fn network(third: u8) -> Network {
-    Network::of(std::net::Ipv4Addr::new(203, 0, third, 9).into())
+fn network(third: u8) -> NetworkPrefix {
+    NetworkPrefix::of(std::net::Ipv4Addr::new(203, 0, third, 9).into())
 }
 
 fn run() -> RunId {

@@ -3,18 +3,18 @@
 use crate::config::{RunConfig, TrainSection};
 use crate::telemetry::metrics::{RECENT_UPDATES, UpdateRow};
 use crate::verification::sampling_audit::MAX_POLICIES;
-use echo_protocol::run::staleness::{Mode, Pipeline, Staleness};
+use echo_protocol::run::staleness::{Pipeline, Staleness, StalenessMode};
 
 /// What is good to know about a staleness policy before the first batch.
 pub fn of_policy(staleness: &Staleness) -> Option<&'static str> {
     match staleness.mode() {
-        Mode::OnPolicy => Some(
+        StalenessMode::OnPolicy => Some(
             "on-policy: the learner waits for every batch, and nodes wait while it is trained on; [staleness] mode = \"one_step\" overlaps the two",
         ),
-        Mode::Unbounded => Some(
+        StalenessMode::Unbounded => Some(
             "unbounded staleness: no lag is too long; when nodes are faster than updates, [buffer] drops the oldest",
         ),
-        Mode::OneStep | Mode::Bounded => None,
+        StalenessMode::OneStep | StalenessMode::Bounded => None,
     }
 }
 
@@ -34,7 +34,7 @@ fn of_audit(staleness: &Staleness) -> Option<String> {
     }
     let shortest = budget / MAX_POLICIES as u64 + 1;
     let advice = match staleness.mode() {
-        Mode::Unbounded => "a longer [staleness] period".to_owned(),
+        StalenessMode::Unbounded => "a longer [staleness] period".to_owned(),
         _ => format!("[staleness] period = {shortest}"),
     };
     Some(format!(
@@ -60,7 +60,7 @@ fn of_objective(train: &TrainSection) -> Option<String> {
 /// The rate that keeps the learner busy and the lag to expect, for an update of `batch`
 /// trajectories; none on-policy, and before updates were made and snapshots installed.
 pub fn of_fleet(staleness: &Staleness, batch: usize, rows: &[UpdateRow]) -> Option<String> {
-    if staleness.mode() == Mode::OnPolicy {
+    if staleness.mode() == StalenessMode::OnPolicy {
         // There is nothing to overlap: both halves wait for each other at any rate.
         return None;
     }

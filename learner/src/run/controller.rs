@@ -9,7 +9,7 @@ use echo_protocol::run::version::PolicyVersion;
 
 /// What a run is to do, from its configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct RunPlan {
     /// Updates after which the run is finished.
     pub updates: u64,
     /// The staleness budget and publication period.
@@ -20,7 +20,7 @@ pub struct Plan {
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RunStep {
     /// Measure the policy on the held-out orders.
     Evaluate(PolicyVersion),
     /// Begin to write a checkpoint.
@@ -36,7 +36,7 @@ pub enum Step {
 /// Where a run stands.
 #[derive(Clone, Debug)]
 pub struct Controller {
-    plan: Plan,
+    plan: RunPlan,
     version: PolicyVersion,
     evaluated: Option<PolicyVersion>,
     checkpointed: Option<PolicyVersion>,
@@ -45,17 +45,17 @@ pub struct Controller {
 
 impl Controller {
     /// A run that begins with the starting policy.
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: RunPlan) -> Self {
         Self { plan, version: PolicyVersion(0), evaluated: None, checkpointed: None, published: None }
     }
 
     /// A run that goes on from the checkpoint of `version`; `evaluated` is the newest evaluation on record.
-    pub fn resume(plan: Plan, version: PolicyVersion, evaluated: Option<PolicyVersion>) -> Self {
+    pub fn resume(plan: RunPlan, version: PolicyVersion, evaluated: Option<PolicyVersion>) -> Self {
         Self { plan, version, evaluated, checkpointed: Some(version), published: None }
     }
 
     /// What to do next. The same until [`Controller::done`] is told that it has been done.
-    pub fn next(&self) -> Step {
+    pub fn next(&self) -> RunStep {
         let (now, ended) = (self.version, self.is_last(self.version));
         let every = self.plan.evaluate_every;
         let due = now.0 == 0 || ended || (every > 0 && now.0.is_multiple_of(every));
@@ -63,15 +63,15 @@ impl Controller {
         let due_anyway = self.published.is_none();
         let publishes = !ended && (self.plan.staleness.publishes(now) || due_anyway);
         if (publishes || ended) && self.checkpointed != Some(now) {
-            Step::Checkpoint(now)
+            RunStep::Checkpoint(now)
         } else if publishes && self.published != Some(now) {
-            Step::Publish(now)
+            RunStep::Publish(now)
         } else if due && self.evaluated < Some(now) {
-            Step::Evaluate(now)
+            RunStep::Evaluate(now)
         } else if ended {
-            Step::Finish(now)
+            RunStep::Finish(now)
         } else {
-            Step::Update(now)
+            RunStep::Update(now)
         }
     }
 
@@ -86,13 +86,13 @@ impl Controller {
     }
 
     /// Tells that a step has been done.
-    pub fn done(&mut self, step: Step) {
+    pub fn done(&mut self, step: RunStep) {
         match step {
-            Step::Evaluate(version) => self.evaluated = Some(version),
-            Step::Checkpoint(version) => self.checkpointed = Some(version),
-            Step::Publish(version) => self.published = Some(version),
-            Step::Update(version) => self.version = version.next(),
-            Step::Finish(_) => {}
+            RunStep::Evaluate(version) => self.evaluated = Some(version),
+            RunStep::Checkpoint(version) => self.checkpointed = Some(version),
+            RunStep::Publish(version) => self.published = Some(version),
+            RunStep::Update(version) => self.version = version.next(),
+            RunStep::Finish(_) => {}
         }
     }
 }
@@ -101,16 +101,16 @@ impl Controller {
 mod tests {
     use super::*;
 
-    fn plan() -> Plan {
-        Plan { updates: 5, staleness: Staleness::new(3, None).unwrap(), evaluate_every: 0 }
+    fn plan() -> RunPlan {
+        RunPlan { updates: 5, staleness: Staleness::new(3, None).unwrap(), evaluate_every: 0 }
     }
 
-    fn run(mut controller: Controller) -> Vec<Step> {
+    fn run(mut controller: Controller) -> Vec<RunStep> {
         let mut steps = Vec::new();
         loop {
             let step = controller.next();
             steps.push(step);
-            if matches!(step, Step::Finish(_)) {
+            if matches!(step, RunStep::Finish(_)) {
                 return steps;
             }
             controller.done(step);
@@ -125,21 +125,21 @@ mod tests {
     fn publishes_every_period_and_only_behind_a_checkpoint() {
         let steps = run(Controller::new(plan()));
         let expected = [
-            Step::Checkpoint(v(0)),
-            Step::Publish(v(0)),
-            Step::Evaluate(v(0)),
-            Step::Update(v(0)),
-            Step::Update(v(1)),
-            Step::Checkpoint(v(2)),
-            Step::Publish(v(2)),
-            Step::Update(v(2)),
-            Step::Update(v(3)),
-            Step::Checkpoint(v(4)),
-            Step::Publish(v(4)),
-            Step::Update(v(4)),
-            Step::Checkpoint(v(5)),
-            Step::Evaluate(v(5)),
-            Step::Finish(v(5)),
+            RunStep::Checkpoint(v(0)),
+            RunStep::Publish(v(0)),
+            RunStep::Evaluate(v(0)),
+            RunStep::Update(v(0)),
+            RunStep::Update(v(1)),
+            RunStep::Checkpoint(v(2)),
+            RunStep::Publish(v(2)),
+            RunStep::Update(v(2)),
+            RunStep::Update(v(3)),
+            RunStep::Checkpoint(v(4)),
+            RunStep::Publish(v(4)),
+            RunStep::Update(v(4)),
+            RunStep::Checkpoint(v(5)),
+            RunStep::Evaluate(v(5)),
+            RunStep::Finish(v(5)),
         ];
         assert_eq!(steps, expected);
     }
@@ -148,23 +148,28 @@ mod tests {
     fn a_resumed_run_publishes_again_and_then_takes_the_same_steps() {
         let all = run(Controller::new(plan()));
         let resumed = run(Controller::resume(plan(), v(2), Some(v(0))));
-        let from_publication = all.iter().position(|s| *s == Step::Publish(v(2))).unwrap();
+        let from_publication = all.iter().position(|s| *s == RunStep::Publish(v(2))).unwrap();
         assert_eq!(resumed, all[from_publication..]);
-        assert_eq!(run(Controller::resume(plan(), v(5), Some(v(5)))), [Step::Finish(v(5))]);
+        assert_eq!(run(Controller::resume(plan(), v(5), Some(v(5)))), [RunStep::Finish(v(5))]);
     }
 
     #[test]
     fn a_run_that_had_ended_between_two_periods_publishes_what_it_goes_on_from() {
-        let longer = Plan { updates: 7, ..plan() };
+        let longer = RunPlan { updates: 7, ..plan() };
         let steps = run(Controller::resume(longer, v(5), Some(v(5))));
-        let begins = [Step::Publish(v(5)), Step::Update(v(5)), Step::Checkpoint(v(6)), Step::Publish(v(6))];
+        let begins = [
+            RunStep::Publish(v(5)),
+            RunStep::Update(v(5)),
+            RunStep::Checkpoint(v(6)),
+            RunStep::Publish(v(6)),
+        ];
         assert_eq!(steps[..4], begins);
     }
 
     #[test]
     fn evaluates_between_when_asked_to() {
-        let steps = run(Controller::new(Plan { evaluate_every: 2, ..plan() }));
-        let evaluations: Vec<_> = steps.into_iter().filter(|s| matches!(s, Step::Evaluate(_))).collect();
-        assert_eq!(evaluations, [0, 2, 4, 5].map(|n| Step::Evaluate(v(n))));
+        let steps = run(Controller::new(RunPlan { evaluate_every: 2, ..plan() }));
+        let evaluations: Vec<_> = steps.into_iter().filter(|s| matches!(s, RunStep::Evaluate(_))).collect();
+        assert_eq!(evaluations, [0, 2, 4, 5].map(|n| RunStep::Evaluate(v(n))));
     }
 }

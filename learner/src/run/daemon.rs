@@ -12,9 +12,9 @@ use crate::run::capacity;
 use crate::run::finalize;
 use crate::run::release::{Announce, Releaser, Releases};
 use crate::run::restore_audit::recall;
-use crate::run::training_loop::{Ended, Learning};
+use crate::run::training_loop::{Learning, TrainingEnd};
 use crate::server::moderation;
-use crate::server::{Shared, serve};
+use crate::server::{SharedState, serve};
 use crate::storage::SledStore;
 use crate::storage::run_dir::RunDir;
 use crate::telemetry::exporters;
@@ -50,7 +50,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// When the run cannot be read or gone on with, or a part of the learner has failed.
-pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Ended> {
+pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<TrainingEnd> {
     let started = Instant::now();
     // Until the process has written its last word, whatever becomes of the parts of `founded`.
     let _lock = founded.lock.clone();
@@ -89,12 +89,12 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Ended> 
     let learning = start_learning(learning, &checkpoints, &dir)?;
     let ended = service.until_learned(learning, &stop).await?;
     match ended {
-        Ended::Finished => {
+        TrainingEnd::Finished => {
             // Nodes need not wait for the store.
             shared.end();
             tokio::join!(tokio::time::sleep(FAREWELL), copy_last(&checkpoints, last, &requested));
         }
-        Ended::Stopped => {
+        TrainingEnd::Stopped => {
             tracing::info!("stopped; `echo-learner resume {}` goes on", dir.path().display());
         }
     }
@@ -104,7 +104,7 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Ended> 
 }
 
 /// Opens the database of the run, and what all tasks share around it.
-fn open_shared(founded: Founded, past: &Past, host: &Host) -> anyhow::Result<Arc<Shared>> {
+fn open_shared(founded: Founded, past: &Past, host: &Host) -> anyhow::Result<Arc<SharedState>> {
     let (dir, store) = (founded.dir.clone(), founded.config.checkpoints.store.clone());
     let database = Arc::new(SledStore::open(&dir.database())?);
     let state = past.state.as_ref();
@@ -118,7 +118,7 @@ fn open_shared(founded: Founded, past: &Past, host: &Host) -> anyhow::Result<Arc
 /// Gives back what earlier processes knew: versions that were published, the audit's
 /// policies, the fleet, and the operator's decisions. Returns the nodes that are dialled if
 /// no bootstrap peer answers.
-async fn restore(shared: &Shared, past: &mut Past, journal: &Path) -> Vec<(PeerId, Vec<Multiaddr>)> {
+async fn restore(shared: &SharedState, past: &mut Past, journal: &Path) -> Vec<(PeerId, Vec<Multiaddr>)> {
     let (state, again) = (past.state.take(), std::mem::take(&mut past.again));
     // Also where the database does not know of them, because it was lost: nodes hold them, and are told to wait for them.
     again.newest().into_iter().for_each(|published| shared.desk().published(published));
@@ -147,7 +147,7 @@ struct Service {
 
 impl Service {
     fn start(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedState>,
         network: Network,
         config: &RunConfig,
         dir: &RunDir,
@@ -168,7 +168,7 @@ impl Service {
         &mut self,
         learning: LearningThread,
         stop: &CancellationToken,
-    ) -> anyhow::Result<Ended> {
+    ) -> anyhow::Result<TrainingEnd> {
         let mut learning = tokio::task::spawn_blocking(move || learning.join());
         let ended = tokio::select! {
             ended = &mut learning => ended?,
@@ -185,7 +185,7 @@ impl Service {
     }
 
     /// Ends everything, the service last: it ends with its host.
-    async fn end(self, shared: &Shared, dir: &RunDir, watching: Option<JoinHandle<()>>) {
+    async fn end(self, shared: &SharedState, dir: &RunDir, watching: Option<JoinHandle<()>>) {
         [self.finding, self.minding].into_iter().chain(watching).for_each(|task| task.abort());
         // Until here nodes could still finish the download of the last version.
         drop(self.snapshots);
@@ -202,7 +202,7 @@ impl Service {
 fn start_releases(
     checkpoints: &Checkpoints,
     publisher: Publisher,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedState>,
     service: &Service,
     stop: &CancellationToken,
 ) -> anyhow::Result<Releases> {
@@ -217,7 +217,7 @@ fn start_releases(
     })?)
 }
 
-type LearningThread = thread::JoinHandle<anyhow::Result<Ended>>;
+type LearningThread = thread::JoinHandle<anyhow::Result<TrainingEnd>>;
 
 /// Starts the thread that trains.
 fn start_learning(
@@ -255,10 +255,10 @@ fn learn(
     checkpoints: &Checkpoints,
     runtime: &Handle,
     dir: &RunDir,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<TrainingEnd> {
     let (shared, last) = (learning.shared.clone(), learning.controller.last());
     let ended = learning.run()?;
-    if ended == Ended::Finished {
+    if ended == TrainingEnd::Finished {
         // From the disk: a store on another machine may be out of reach, and has nothing that is not here.
         let newest = runtime.block_on(checkpoints.read(last, &shared.workload.run, &Device::Cpu));
         let newest = newest.with_context(|| {
@@ -292,7 +292,7 @@ fn say_demand(founded: &Founded, rows: &[UpdateRow]) {
 }
 
 /// Hands versions to the network from the releasing thread, and logs them.
-fn announcer(shared: Arc<Shared>, host: Host, snapshots: Snapshots) -> Announce {
+fn announcer(shared: Arc<SharedState>, host: Host, snapshots: Snapshots) -> Announce {
     let runtime = Handle::current();
     Box::new(move |manifest, signed| {
         let (version, chunks) = (manifest.version, manifest.chunks.len());
@@ -311,7 +311,7 @@ async fn say_stopping(requested: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::controller::{Controller, Plan};
+    use crate::run::controller::{Controller, RunPlan};
     use crate::run::release::tests::{Room, mute};
     use crate::run::training_loop::tests::{LIMIT, learning};
     use object_store::path::Path as ObjectPath;
@@ -338,13 +338,13 @@ mod tests {
         let (said, heard) = mpsc::channel();
         let mut learning = learning(&room, room.releases(checkpoints.clone()));
         let staleness = room.shared.workload.charter.staleness;
-        let plan = Plan { updates: LAST.0, staleness, evaluate_every: 0 };
+        let plan = RunPlan { updates: LAST.0, staleness, evaluate_every: 0 };
         learning.controller = Controller::resume(plan, LAST, Some(LAST));
         let (policy, runtime) = (dir.policy(), Runtime::new().unwrap());
         let handle = runtime.handle().clone();
         std::thread::spawn(move || drop(said.send(learn(learning, &checkpoints, &handle, &dir))));
         let ended = heard.recv_timeout(LIMIT).expect("it ends in time");
-        assert_eq!(ended.unwrap(), Ended::Finished);
+        assert_eq!(ended.unwrap(), TrainingEnd::Finished);
         assert!(policy.join("model.safetensors").exists());
     }
 

@@ -2,10 +2,10 @@
 
 use crate::founding::{PrepareError, export_policy, sweep_exports};
 use crate::publishing::checkpoint::Checkpoint;
-use crate::server::Shared;
+use crate::server::SharedState;
 use crate::storage::atomic_file::write_whole;
 use crate::storage::run_dir::RunDir;
-use crate::telemetry::summary::Summary;
+use crate::telemetry::summary::RunSummary;
 use crate::training::trainer::weights_of;
 use anyhow::Context;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const WEIGHTS: &str = "model.safetensors";
 ///
 /// # Errors
 /// When the run directory cannot be written.
-pub fn conclude(shared: &Shared, dir: &RunDir, last: &Checkpoint) -> anyhow::Result<()> {
+pub fn conclude(shared: &SharedState, dir: &RunDir, last: &Checkpoint) -> anyhow::Result<()> {
     let weights = weights_of(&shared.workload.model, &last.weights)?;
     let tokenizer = shared.workload.charter.tokenizer.travels().then(|| dir.start());
     replace_policy(&dir.policy(), |draft| {
@@ -29,7 +29,8 @@ pub fn conclude(shared: &Shared, dir: &RunDir, last: &Checkpoint) -> anyhow::Res
     let desk = shared.desk();
     let refused: BTreeMap<String, u64> =
         desk.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
-    let summary = Summary::of(&dir.metrics(), desk.totals(), &refused, shared.workload.charter.group_size)?;
+    let summary =
+        RunSummary::of(&dir.metrics(), desk.totals(), &refused, shared.workload.charter.group_size)?;
     write_whole(&dir.summary(), &serde_json::to_vec_pretty(&summary)?)?;
     tracing::info!(
         "finished · held-out accuracy {} → {} · policy in {}",

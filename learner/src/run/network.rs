@@ -4,7 +4,7 @@ use crate::config::RunConfig;
 use crate::founding::Founded;
 use crate::storage::run_dir::RunDir;
 use anyhow::Context;
-use echo_protocol::net::snapshots::{Role, SnapshotEvent, Snapshots, SnapshotsConfig};
+use echo_protocol::net::snapshots::{SnapshotEvent, SnapshotRole, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{
     ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, protocol_names,
 };
@@ -67,7 +67,7 @@ fn snapshots_config(founded: &Founded) -> SnapshotsConfig {
     let config = &founded.config;
     SnapshotsConfig {
         keep_versions: config.snapshot.keep_versions,
-        ..SnapshotsConfig::new(founded.key.public(), Role::Source, config.network.dissemination)
+        ..SnapshotsConfig::new(founded.key.public(), SnapshotRole::Source, config.network.dissemination)
     }
 }
 

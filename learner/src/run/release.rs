@@ -9,10 +9,10 @@
 
 use crate::common::workload::dtype;
 use crate::intake::coordinator::DeskError;
-use crate::publishing::checkpoint::{CheckpointError, Checkpoints, State};
+use crate::publishing::checkpoint::{CheckpointError, CheckpointState, Checkpoints};
 use crate::publishing::snapshots::PublicationRow;
 use crate::publishing::snapshots::{PublishError, Publisher};
-use crate::server::Shared;
+use crate::server::SharedState;
 use crate::training::optimizer::OptimizerError;
 use crate::training::trainer::Trainer;
 use candle_core::Tensor;
@@ -76,7 +76,7 @@ pub struct Releaser {
     /// Hands a snapshot to the network.
     pub announce: Announce,
     /// Leases, buffer and fleet, whose state a checkpoint holds.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedState>,
     /// Drives what waits for the disk or the network.
     pub runtime: Handle,
     /// Cancelled from outside to stop: a copy to a store that is still under way is left.
@@ -86,7 +86,7 @@ pub struct Releaser {
 /// Something to do, with a copy of what it needs.
 enum Job {
     Checkpoint {
-        state: Box<State>,
+        state: Box<CheckpointState>,
         weights: Arc<Decoder>,
         optimizer: BTreeMap<String, Tensor>,
     },
@@ -138,7 +138,7 @@ impl Releases {
     ///
     /// # Errors
     /// When the trainer cannot be copied, or the version before could not be released.
-    pub fn checkpoint(&mut self, state: State, trainer: &Trainer) -> Result<(), ReleaseError> {
+    pub fn checkpoint(&mut self, state: CheckpointState, trainer: &Trainer) -> Result<(), ReleaseError> {
         let since = Instant::now();
         self.wait()?;
         let (version, weights) = (state.version, Arc::new(trainer.decoder().copy_to_host()?));
@@ -253,7 +253,7 @@ impl Releaser {
 
     fn checkpoint(
         &self,
-        state: State,
+        state: CheckpointState,
         weights: &Decoder,
         optimizer: &BTreeMap<String, Tensor>,
     ) -> Result<(), ReleaseError> {

@@ -121,7 +121,7 @@ mod tests {
     use crate::config::TrainSection;
     use crate::intake::admission::Rejection;
     use crate::publishing::checkpoint::state_at;
-    use crate::training::local_rollouts::{Answer, answers};
+    use crate::training::local_rollouts::{LocalAnswer, answers};
     use crate::training::trainer::Trainer;
     use echo_policy::generation::Policy;
     use echo_policy::model::weights::Weights;
@@ -190,7 +190,7 @@ mod tests {
                 lease: LeaseId(0),
                 counter: OrderCounter(0),
                 node: PublicKey::from_bytes([7; 32]),
-                trajectories: answers.into_iter().map(Answer::trajectory).collect(),
+                trajectories: answers.into_iter().map(LocalAnswer::trajectory).collect(),
                 precision: Default::default(),
                 caches: Default::default(),
                 recomputed: Vec::new(),

@@ -1,12 +1,12 @@
 //! What earlier processes of a run left, read before this one changes anything.
 
 use crate::founding::Founded;
-use crate::intake::admission::Tally;
-use crate::publishing::checkpoint::{Checkpoint, Checkpoints, State};
-use crate::run::controller::{Controller, Plan};
+use crate::intake::admission::AdmissionTally;
+use crate::publishing::checkpoint::{Checkpoint, CheckpointState, Checkpoints};
+use crate::run::controller::{Controller, RunPlan};
 use crate::run::restore_audit::republished;
 use crate::storage::run_dir::RunDir;
-use crate::telemetry::exporters::{Draft, Watch};
+use crate::telemetry::exporters::{Watch, WatchDraft};
 use crate::telemetry::metrics;
 use crate::telemetry::metrics::UpdateRow;
 use crate::training::device;
@@ -30,11 +30,11 @@ pub(crate) struct Past {
     /// Updates made at the checkpoint; 0 at the start of a run.
     pub(crate) version: PolicyVersion,
     /// `None` at the start of a run.
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<CheckpointState>,
     /// The newest evaluation up to the checkpoint.
     pub(crate) evaluated: Option<EvaluationRow>,
     /// What earlier processes counted, as far as it is on record.
-    pub(crate) tally: Tally,
+    pub(crate) tally: AdmissionTally,
     /// The newest rows of updates, oldest first.
     pub(crate) updates: Vec<UpdateRow>,
     /// Versions that were published before and are made again.
@@ -44,12 +44,12 @@ pub(crate) struct Past {
 impl Past {
     /// Reads it. The record of metrics is as it was until the draft is committed.
     /// Fails when something of it cannot be read, or the run has come further and has no checkpoint.
-    pub(crate) async fn read(founded: &Founded) -> anyhow::Result<(Self, Draft)> {
+    pub(crate) async fn read(founded: &Founded) -> anyhow::Result<(Self, WatchDraft)> {
         let checkpoints = Checkpoints::open(&founded.dir, &founded.config.checkpoints)?;
         let found = newest(&checkpoints, founded).await?;
         let trainer = trainer(founded, found.as_ref())?;
         let state = found.map(|found| found.state);
-        let plan = Plan {
+        let plan = RunPlan {
             updates: founded.config.run.updates,
             staleness: founded.workload.charter.staleness,
             evaluate_every: founded.config.evaluation.every,
@@ -131,7 +131,7 @@ fn trainer(founded: &Founded, checkpoint: Option<&Checkpoint>) -> anyhow::Result
 
 /// The newest evaluation up to the checkpoint: by the metrics, which may be lost, or
 /// by the checkpoint itself.
-fn last_evaluation(mut rows: Vec<EvaluationRow>, state: Option<&State>) -> Option<EvaluationRow> {
+fn last_evaluation(mut rows: Vec<EvaluationRow>, state: Option<&CheckpointState>) -> Option<EvaluationRow> {
     let state = state?;
     rows.extend(state.evaluated.clone());
     rows.retain(|row| row.evaluated <= state.version.0);
@@ -140,12 +140,17 @@ fn last_evaluation(mut rows: Vec<EvaluationRow>, state: Option<&State>) -> Optio
 
 /// What the earlier processes of this run counted, as far as it is on record. What was accepted
 /// since then, the desk finds in its store.
-fn last_tally(rows: &[UpdateRow], state: Option<&State>) -> Tally {
+fn last_tally(rows: &[UpdateRow], state: Option<&CheckpointState>) -> AdmissionTally {
     let counted = state.map(|state| state.desk.tally.clone()).unwrap_or_default();
     let Some(row) = rows.last().filter(|row| row.accepted >= counted.accepted) else { return counted };
     let reasons = echo_protocol::work::submission::RefuseReason::ALL;
     let refused = reasons.into_iter().filter_map(|reason| Some((reason, *row.refused.get(reason.name())?)));
-    Tally { accepted: row.accepted, refused: refused.collect(), looks: row.looks, ..Tally::default() }
+    AdmissionTally {
+        accepted: row.accepted,
+        refused: refused.collect(),
+        looks: row.looks,
+        ..AdmissionTally::default()
+    }
 }
 
 /// What an operator has to know of a run that has done something, as `witness` says, and has no checkpoint.

@@ -2,11 +2,11 @@
 
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::founding::Founded;
-use crate::intake::admission::{Admission, Tally};
+use crate::intake::admission::{Admission, AdmissionTally};
 use crate::intake::coordinator::{Desk, DeskConfig};
 use crate::intake::leases::LeaseConfig;
-use crate::publishing::checkpoint::State;
-use crate::server::Shared;
+use crate::publishing::checkpoint::CheckpointState;
+use crate::server::SharedState;
 use crate::storage::Store;
 use crate::verification::sampling_audit::SamplingAudit;
 use echo_protocol::control::requests::Peer;
@@ -24,10 +24,10 @@ pub(crate) fn shared(
     founded: Founded,
     store: Arc<dyn Store>,
     version: PolicyVersion,
-    tally: Tally,
-    checkpoint: Option<&State>,
+    tally: AdmissionTally,
+    checkpoint: Option<&CheckpointState>,
     host: &Host,
-) -> anyhow::Result<Shared> {
+) -> anyhow::Result<SharedState> {
     let Founded { dir, config, key, charter, workload, lock: _ } = founded;
     let workload = Arc::new(workload);
     let leases = LeaseConfig {
@@ -63,7 +63,7 @@ pub(crate) fn shared(
     let audit = config.admission.audit;
     let audit = audit.then(|| SamplingAudit::new(workload.clone(), dir.path(), max_copy_bytes));
     let panel = config.verify.config();
-    let shared = Shared::new(workload, charter, key, admission, desk, fleet, keep_versions);
+    let shared = SharedState::new(workload, charter, key, admission, desk, fleet, keep_versions);
     Ok(match audit {
         Some(audit) => shared.audited(audit, panel),
         None => shared,

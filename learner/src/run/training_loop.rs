@@ -9,11 +9,11 @@ use crate::common::paced_log;
 use crate::intake::buffer::StoredGroup;
 use crate::intake::coordinator::DeskError;
 use crate::intake::filter::Starvation;
-use crate::publishing::checkpoint::State;
+use crate::publishing::checkpoint::CheckpointState;
 use crate::publishing::snapshots::PublicationRow;
-use crate::run::controller::{Controller, Step};
+use crate::run::controller::{Controller, RunStep};
 use crate::run::release::{ReleaseError, Releases};
-use crate::server::Shared;
+use crate::server::SharedState;
 use crate::telemetry::exporters::Watch;
 use crate::telemetry::metrics::UpdateRow;
 use crate::training::evaluation::{EvaluationError, EvaluationRow, evaluate};
@@ -74,7 +74,7 @@ pub enum LearningError {
 
 /// How the learning thread ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TrainingEnd {
     /// All updates are made.
     Finished,
     /// It was asked to stop; `resume` goes on.
@@ -88,7 +88,7 @@ pub struct Learning {
     /// The policy, with optimizer and objective.
     pub trainer: Trainer,
     /// What it shares with the network's side: leases, buffer, fleet.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedState>,
     /// Hands versions to the releasing thread.
     pub releases: Releases,
     /// The newest evaluation; `None` before the first.
@@ -132,7 +132,7 @@ fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {
 
 impl Learning {
     /// Goes on until the run is finished or stopped. Nothing is under way when it returns.
-    pub fn run(mut self) -> Result<Ended, LearningError> {
+    pub fn run(mut self) -> Result<TrainingEnd, LearningError> {
         let ended = self.go_on();
         if ended.is_err() {
             // A store that is out of reach must not keep the error from being seen.
@@ -164,7 +164,7 @@ impl Learning {
         self.record(waited)
     }
 
-    fn go_on(&mut self) -> Result<Ended, LearningError> {
+    fn go_on(&mut self) -> Result<TrainingEnd, LearningError> {
         let (mut skipped, mut phases) = (0, Phases::begin(Instant::now()));
         let (mut named, mut barren) = (Named::default(), Barren::new(self.trainer.group_by()));
         loop {
@@ -172,16 +172,16 @@ impl Learning {
             let step = self.controller.next();
             tracing::debug!("next: {step:?}");
             match step {
-                Step::Evaluate(version) => {
+                RunStep::Evaluate(version) => {
                     if !timed(&mut phases.evaluation_s, || self.evaluate(version))? {
-                        return Ok(Ended::Stopped);
+                        return Ok(TrainingEnd::Stopped);
                     }
                 }
-                Step::Checkpoint(version) => timed(&mut phases.checkpoint_s, || self.checkpoint(version))?,
-                Step::Publish(version) => timed(&mut phases.publication_s, || self.publish(version))?,
-                Step::Update(version) => {
+                RunStep::Checkpoint(version) => timed(&mut phases.checkpoint_s, || self.checkpoint(version))?,
+                RunStep::Publish(version) => timed(&mut phases.publication_s, || self.publish(version))?,
+                RunStep::Update(version) => {
                     let Some((batch, waited_s)) = self.wait_for_batch(version)? else {
-                        return Ok(Ended::Stopped);
+                        return Ok(TrainingEnd::Stopped);
                     };
                     phases.waited_s = waited_s;
                     let (report, ended) = self.update(version, &batch, &phases)?;
@@ -197,10 +197,10 @@ impl Learning {
                         }
                     }
                 }
-                Step::Finish(_) => {
+                RunStep::Finish(_) => {
                     self.wait_for_releases()?;
                     self.shared.desk().close()?;
-                    return Ok(Ended::Finished);
+                    return Ok(TrainingEnd::Finished);
                 }
             }
             self.controller.done(step);
@@ -232,7 +232,7 @@ impl Learning {
         let desk = self.shared.desk().state(version);
         let fleet = self.shared.fleet().view();
         let (run, evaluated) = (self.shared.workload.run, self.evaluated.clone());
-        let state = State::new(run, version, evaluated, updates, desk, fleet);
+        let state = CheckpointState::new(run, version, evaluated, updates, desk, fleet);
         Ok(self.releases.checkpoint(state, &self.trainer)?)
     }
 

@@ -1,13 +1,13 @@
 //! Answers to nodes' questions.
 
 use super::lease_writer::Granting;
-use super::turns::Turns;
-use super::{Shared, lock};
-use crate::intake::coordinator::Wish;
-use crate::reputation::Network;
-use echo_protocol::control::requests::{MAX_NEIGHBOURS, Request, Response};
+use super::turns::RequestCounts;
+use super::{SharedState, lock};
+use crate::intake::coordinator::LeaseRequest;
+use crate::reputation::NetworkPrefix;
+use echo_protocol::control::requests::{ControlRequest, ControlResponse, MAX_NEIGHBOURS};
 use echo_protocol::net::peer_id::key_of_peer;
-use echo_protocol::net::{HostEvent, HostEvents, Reply, outer_ip};
+use echo_protocol::net::{HostEvent, HostEvents, Responder, outer_ip};
 use echo_protocol::program::clock;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::signed::Signed;
@@ -27,9 +27,9 @@ const NO_LEASES: &str = "the learner cannot lease orders now; ask again later";
 
 /// Answers requests until the host stops, or until no leases can be written any more: a learner
 /// that leases nothing must not look alive.
-pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
+pub(super) async fn answer(shared: Arc<SharedState>, mut events: HostEvents) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
-    let turns = Turns::default();
+    let turns = RequestCounts::default();
     let granting = Arc::new(Granting::start(shared.clone()));
     // The desk may be waiting for the disk.
     let (moves, moved) = mpsc::channel(MOVES);
@@ -67,7 +67,7 @@ pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
             }
             HostEvent::Connected { peer, addr } => {
                 if let Some(node) = key_of_peer(&peer) {
-                    let network = outer_ip(&addr).map(Network::of);
+                    let network = outer_ip(&addr).map(NetworkPrefix::of);
                     let _ = moves.send((node, Move::Connected(network))).await;
                 }
             }
@@ -77,12 +77,12 @@ pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
 
 /// That a peer is connected, from where, or not any more.
 enum Move {
-    Connected(Option<Network>),
+    Connected(Option<NetworkPrefix>),
     Gone,
 }
 
 /// Notes moves in their order, until nobody sends any.
-fn note(shared: &Shared, mut moves: mpsc::Receiver<(PublicKey, Move)>) {
+fn note(shared: &SharedState, mut moves: mpsc::Receiver<(PublicKey, Move)>) {
     while let Some((node, moved)) = moves.blocking_recv() {
         match moved {
             Move::Connected(network) => {
@@ -94,10 +94,10 @@ fn note(shared: &Shared, mut moves: mpsc::Receiver<(PublicKey, Move)>) {
     }
 }
 
-fn respond(shared: &Shared, granting: &Granting, node: PublicKey, body: &[u8], reply: Reply) {
-    let response = match Request::from_bytes(body) {
+fn respond(shared: &SharedState, granting: &Granting, node: PublicKey, body: &[u8], reply: Responder) {
+    let response = match ControlRequest::from_bytes(body) {
         Ok(request) => response(shared, granting, node, request),
-        Err(error) => Response::Refused(error.to_string()),
+        Err(error) => ControlResponse::Refused(error.to_string()),
     };
     match response.to_bytes() {
         // The node has gone or waits no longer: it will ask again.
@@ -106,10 +106,15 @@ fn respond(shared: &Shared, granting: &Granting, node: PublicKey, body: &[u8], r
     }
 }
 
-fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Request) -> Response {
+fn response(
+    shared: &SharedState,
+    granting: &Granting,
+    node: PublicKey,
+    request: ControlRequest,
+) -> ControlResponse {
     match request {
-        Request::Charter => Response::Charter(shared.charter.clone()),
-        Request::Heartbeat(heartbeat) => {
+        ControlRequest::Charter => ControlResponse::Charter(shared.charter.clone()),
+        ControlRequest::Heartbeat(heartbeat) => {
             let heartbeat = shared.of_this_epoch(heartbeat);
             let (now, known) = (clock::now(), heartbeat.neighbourhood);
             let desk = shared.desk();
@@ -117,7 +122,7 @@ fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Requ
             if let Err(unheard) = desk.hear(now, &node)
                 && unheard.reason == RefuseReason::Banned
             {
-                return Response::Refused(unheard.detail);
+                return ControlResponse::Refused(unheard.detail);
             }
             let (is_known, network) = (desk.record().is_known(&node), desk.record().network(&node));
             drop(desk);
@@ -127,7 +132,7 @@ fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Requ
                 Ok(()) => {
                     let neighbourhood = fleet.neighbourhood(now, &node);
                     drop(fleet);
-                    Response::News {
+                    ControlResponse::News {
                         epoch: shared.epoch,
                         wall: clock::wall(),
                         newest: shared.newest(),
@@ -135,55 +140,55 @@ fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Requ
                         ended: *lock(&shared.ended),
                     }
                 }
-                Err(full) => Response::Refused(full.to_string()),
+                Err(full) => ControlResponse::Refused(full.to_string()),
             }
         }
-        Request::Manifest(version) => {
+        ControlRequest::Manifest(version) => {
             let manifests = lock(&shared.manifests);
             let found = match version {
                 Some(version) => manifests.iter().find(|(v, _)| *v == version),
                 None => manifests.back(),
             };
-            Response::Manifest(found.map(|(_, signed)| signed.clone()))
+            ControlResponse::Manifest(found.map(|(_, signed)| signed.clone()))
         }
-        Request::Lease { orders, last } => lease(shared, granting, node, orders, last),
-        Request::Return(returned) => {
+        ControlRequest::Lease { orders, last } => lease(shared, granting, node, orders, last),
+        ControlRequest::Return(returned) => {
             shared.desk().take_back(clock::now(), &node, returned);
-            Response::Returned
+            ControlResponse::Returned
         }
-        Request::Neighbours { mut lost } => {
+        ControlRequest::Neighbours { mut lost } => {
             lost.truncate(MAX_NEIGHBOURS);
             let (now, mut fleet) = (clock::now(), shared.fleet());
             fleet.lost(now, &node, &lost);
-            Response::Neighbours(fleet.neighbourhood(now, &node))
+            ControlResponse::Neighbours(fleet.neighbourhood(now, &node))
         }
     }
 }
 
 fn lease(
-    shared: &Shared,
+    shared: &SharedState,
     granting: &Granting,
     node: PublicKey,
     orders: u32,
     last: Option<HeldOrder>,
-) -> Response {
+) -> ControlResponse {
     if let Err(wait) = granting.pace(node) {
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
-        return Response::Leases { leases: Vec::new(), retry_after_ms: wait_ms.max(LEASE_RETRY_MS) };
+        return ControlResponse::Leases { leases: Vec::new(), retry_after_ms: wait_ms.max(LEASE_RETRY_MS) };
     }
     if let Err(unheard) = shared.desk().hear(clock::now(), &node) {
-        return Response::Refused(unheard.detail);
+        return ControlResponse::Refused(unheard.detail);
     }
     let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
-    let Some(granted) = granting.ask(Wish { node, installed, orders, last }) else {
-        return Response::Refused(NO_LEASES.into());
+    let Some(granted) = granting.ask(LeaseRequest { node, installed, orders, last }) else {
+        return ControlResponse::Refused(NO_LEASES.into());
     };
     let signed = granted.iter().map(|lease| Signed::sign(lease, &shared.key));
     match signed.collect::<Result<Vec<_>, _>>() {
-        Ok(leases) => Response::Leases { leases, retry_after_ms: LEASE_RETRY_MS },
+        Ok(leases) => ControlResponse::Leases { leases, retry_after_ms: LEASE_RETRY_MS },
         Err(error) => {
             tracing::error!(%error, "a lease could not be signed");
-            Response::Refused(NO_LEASES.into())
+            ControlResponse::Refused(NO_LEASES.into())
         }
     }
 }

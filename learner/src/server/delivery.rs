@@ -10,18 +10,18 @@
 mod asked;
 mod under_way;
 
-use super::Shared;
-use super::rate_limit::{Door, Gate, Place};
+use super::SharedState;
+use super::rate_limit::{Door, Gate, JudgePermit};
 use crate::common::paced_log;
 use crate::intake::admission::{Admitted, Checked, Look, Refusal, Rejection};
 use crate::intake::buffer::Unflushed;
-use crate::intake::coordinator::Reply;
+use crate::intake::coordinator::UnsignedReply;
 use crate::reputation;
 use crate::reputation::Fault;
 use crate::training::sequences;
 use crate::training::sequences::SequenceError;
 use crate::verification::panel::{Question, Ruling};
-use asked::Asked;
+use asked::PendingRuling;
 use echo_policy::audit::VersionWeights;
 use echo_protocol::net::peer_id::key_of_peer;
 use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
@@ -40,7 +40,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
-use under_way::Judged;
+use under_way::GroupUnderWay;
 
 pub(super) use under_way::UnderWay;
 
@@ -75,7 +75,7 @@ type Judging = JoinHandle<Result<oneshot::Receiver<Answer>, Box<Answer>>>;
 /// Accepts streams until the host stops, those of older nodes too. A node has one stream; a new
 /// one replaces the old.
 pub(super) async fn accept(
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     mut incoming: IncomingStreams,
     mut of_older: IncomingStreams,
 ) {
@@ -109,7 +109,7 @@ pub(super) async fn accept(
 
 /// One node's stream of groups, and its quota.
 struct Intake {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     node: PublicKey,
     /// Whether the node speaks version 1.
     older: bool,
@@ -165,7 +165,7 @@ impl Intake {
 
     /// All stages of a group, on a thread that may block. Where others look at it first, it
     /// waits without its judge.
-    fn judge(&self, frame: Vec<u8>, (room, place): (OwnedSemaphorePermit, Place)) -> Judging {
+    fn judge(&self, frame: Vec<u8>, (room, place): (OwnedSemaphorePermit, JudgePermit)) -> Judging {
         let (shared, node, writer, door) =
             (self.shared.clone(), self.node, self.writer.clone(), self.door.clone());
         let runtime = Handle::current();
@@ -180,7 +180,7 @@ impl Intake {
                 }
                 Looked::Asked(admitted, policies, ruling) => {
                     drop(place);
-                    let asked = Asked { shared, node, door, admitted, policies, ruling };
+                    let asked = PendingRuling { shared, node, door, admitted, policies, ruling };
                     runtime.spawn(async move {
                         asked.decide(&writer, reply).await;
                         drop((room, judged));
@@ -212,7 +212,11 @@ async fn answer(
 
 /// All stages but the last, and but the audit where verifiers make it; copies wait outside until
 /// the second value is dropped. An `Err` is the answer to the node.
-fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<(Looked, Judged), Box<Answer>> {
+fn judge(
+    shared: &SharedState,
+    node: &PublicKey,
+    frame: &Arc<Vec<u8>>,
+) -> Result<(Looked, GroupUnderWay), Box<Answer>> {
     let admission = &shared.admission;
     let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
     let counter = checked.group().counter;
@@ -239,7 +243,7 @@ fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<(Loo
 /// trainer could not go on over it. Honest nodes give such an order up, but it is no lie to have
 /// done otherwise: the order counts as one more lease that brought nothing. What is heard behind
 /// programs is not found out, for they are not run before their tokens are looked at.
-fn readable(shared: &Shared, group: &TrajectoryGroup, runs_programs: bool) -> Result<(), Refusal> {
+fn readable(shared: &SharedState, group: &TrajectoryGroup, runs_programs: bool) -> Result<(), Refusal> {
     let order = shared.workload.order(Purpose::Train, group.counter.0);
     let read = if runs_programs { 0 } else { group.trajectories.len() };
     match sequences::of_order(&shared.workload, &order, &group.trajectories[..read]) {
@@ -255,7 +259,12 @@ fn readable(shared: &Shared, group: &TrajectoryGroup, runs_programs: bool) -> Re
 /// Judges a group, whose tokens were all looked at before if so `audited`. What cannot be judged is
 /// looked at before anything is said: nobody has judges work, over and over, on what the policy did
 /// not write. What it did write comes again, until it is seen that others can be judged.
-fn reward(shared: &Shared, checked: Checked, frame: &[u8], audited: bool) -> Result<Admitted, Rejection> {
+fn reward(
+    shared: &SharedState,
+    checked: Checked,
+    frame: &[u8],
+    audited: bool,
+) -> Result<Admitted, Rejection> {
     let (node, counter) = (checked.group().node, checked.group().counter);
     let failed = match shared.admission.judge(checked) {
         Err(Rejection::Retry(failed)) => failed,
@@ -280,7 +289,7 @@ fn reward(shared: &Shared, checked: Checked, frame: &[u8], audited: bool) -> Res
 
 /// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One
 /// trajectory of every group is looked at in any case.
-fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Looked, Rejection> {
+fn look(shared: &SharedState, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Looked, Rejection> {
     let Some(audit) = &shared.audit else { return Ok(Looked::Admitted(admitted)) };
     let (now, producer, group) = (clock::now(), admitted.group.node, admitted.id);
     let drawn = is_drawn(shared, &admitted.group, &group);
@@ -307,20 +316,20 @@ fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Loo
 /// The last version at which a group may be trained on whose oldest token is of version `oldest`.
 /// `None` where the learner waits for such groups and goes on only when they have come, so that
 /// they cannot grow too old meanwhile.
-fn fresh_until(shared: &Shared, oldest: PolicyVersion) -> Option<PolicyVersion> {
+fn fresh_until(shared: &SharedState, oldest: PolicyVersion) -> Option<PolicyVersion> {
     let staleness = shared.workload.charter.staleness;
     let passes = staleness.period() <= staleness.budget();
     passes.then(|| PolicyVersion(oldest.0.saturating_add(staleness.budget())))
 }
 
 /// Whether all of a group is looked at, as its node's record says.
-fn is_drawn(shared: &Shared, group: &TrajectoryGroup, id: &ContentId) -> bool {
+fn is_drawn(shared: &SharedState, group: &TrajectoryGroup, id: &ContentId) -> bool {
     shared.desk().record().rechecks(clock::now(), &group.node, &shared.secret, id.as_bytes())
 }
 
 /// The learner's own look: at all of a group that is drawn, at one trajectory of any other.
 fn look_alone(
-    shared: &Shared,
+    shared: &SharedState,
     group: &TrajectoryGroup,
     id: &ContentId,
     drawn: bool,
@@ -336,12 +345,17 @@ fn look_alone(
     Ok(())
 }
 
-fn refused(shared: &Shared, node: &PublicKey, refusal: Refusal) -> Box<Answer> {
+fn refused(shared: &SharedState, node: &PublicKey, refusal: Refusal) -> Box<Answer> {
     let reply = shared.desk().refuse(clock::now(), node, refusal);
     Box::new(reply.sign(&shared.key))
 }
 
-fn rejected(shared: &Shared, node: &PublicKey, counter: OrderCounter, rejection: Rejection) -> Box<Answer> {
+fn rejected(
+    shared: &SharedState,
+    node: &PublicKey,
+    counter: OrderCounter,
+    rejection: Rejection,
+) -> Box<Answer> {
     match rejection {
         Rejection::Refused(refusal) => {
             let text = format!("refused group {counter} of {}: {refusal}", node.short());
@@ -356,13 +370,13 @@ fn rejected(shared: &Shared, node: &PublicKey, counter: OrderCounter, rejection:
 }
 
 /// Takes what waits, makes it durable with one flush, and answers.
-fn write(shared: &Shared, mut queue: mpsc::Receiver<Pending>) {
+fn write(shared: &SharedState, mut queue: mpsc::Receiver<Pending>) {
     let mut waiting = Vec::new();
     while queue.blocking_recv_many(&mut waiting, WRITER_QUEUE) > 0 {
         let (groups, replies): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
         let (decided, written) = shared.desk().admit(clock::now(), &shared.admission, groups);
         let flushed = written.and_then(Unflushed::flush);
-        let decided: Vec<Reply> = shared.desk().acknowledge(decided, flushed);
+        let decided: Vec<UnsignedReply> = shared.desk().acknowledge(decided, flushed);
         shared.groups_arrived();
         for (reply, decided) in replies.into_iter().zip(decided) {
             // A node that has gone sends its group again, is told that it is a duplicate, and gets its receipt then.

@@ -3,9 +3,9 @@
 //! Whoever asks waits, on a thread that may block, for one writer. It grants what all that wait ask
 //! for, and makes it durable with a single flush. While the disk works, the desk is free.
 
-use super::pace::Pace;
-use super::{Shared, lock};
-use crate::intake::coordinator::Wish;
+use super::pace::PeerAllowances;
+use super::{SharedState, lock};
+use crate::intake::coordinator::LeaseRequest;
 use crate::intake::leases::LeaseJournalError;
 use echo_protocol::program::clock;
 use echo_protocol::wire::identity::PublicKey;
@@ -21,19 +21,19 @@ const WRITER_QUEUE: usize = 64;
 /// Asks the one writer of leases, at the pace that is allowed.
 pub(super) struct Granting {
     writer: mpsc::Sender<Question>,
-    pace: Mutex<Pace>,
+    pace: Mutex<PeerAllowances>,
 }
 
 /// A node's question for orders.
 struct Question {
-    wish: Wish,
+    wish: LeaseRequest,
     /// Dropped when nothing can be leased.
     reply: oneshot::Sender<Vec<Lease>>,
 }
 
 impl Granting {
     /// Starts the writer, which ends with the last that may ask.
-    pub(super) fn start(shared: Arc<Shared>) -> Self {
+    pub(super) fn start(shared: Arc<SharedState>) -> Self {
         let (writer, queue) = mpsc::channel(WRITER_QUEUE);
         std::thread::spawn(move || write(&shared, queue));
         Self { writer, pace: Mutex::default() }
@@ -46,7 +46,7 @@ impl Granting {
 
     /// Orders as wished, in durable leases. Blocks. `None` when the disk has failed, or
     /// the service has ended.
-    pub(super) fn ask(&self, wish: Wish) -> Option<Vec<Lease>> {
+    pub(super) fn ask(&self, wish: LeaseRequest) -> Option<Vec<Lease>> {
         let (reply, granted) = oneshot::channel();
         self.writer.blocking_send(Question { wish, reply }).ok()?;
         granted.blocking_recv().ok()
@@ -58,7 +58,7 @@ impl Granting {
     }
 }
 
-fn write(shared: &Shared, mut queue: mpsc::Receiver<Question>) {
+fn write(shared: &SharedState, mut queue: mpsc::Receiver<Question>) {
     let mut waiting = Vec::new();
     while queue.blocking_recv_many(&mut waiting, WRITER_QUEUE) > 0 {
         if let Err(error) = grant(shared, std::mem::take(&mut waiting)) {
@@ -73,7 +73,7 @@ fn write(shared: &Shared, mut queue: mpsc::Receiver<Question>) {
 }
 
 /// Answers all that wait when their leases are durable, or none.
-fn grant(shared: &Shared, waiting: Vec<Question>) -> Result<(), LeaseJournalError> {
+fn grant(shared: &SharedState, waiting: Vec<Question>) -> Result<(), LeaseJournalError> {
     let (granted, written) = {
         let mut desk = shared.desk();
         let now = clock::now();

@@ -8,10 +8,10 @@
 //! The other way, the learner writes what it knows of peers to a second file, which `peers list`
 //! and `peers show` read.
 
-use crate::reputation::decisions::Entry;
+use crate::reputation::decisions::JournalEntry;
 use crate::reputation::listing::Listing;
 use crate::reputation::{Decision, Subject};
-use crate::server::Shared;
+use crate::server::SharedState;
 use crate::storage::run_dir::RunDir;
 use echo_protocol::program::clock;
 use std::path::Path;
@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LIST_EVERY: u32 = 5;
 
 /// Follows the operator and writes the list of peers, until aborted.
-pub async fn keep(shared: Arc<Shared>, dir: RunDir) {
+pub async fn keep(shared: Arc<SharedState>, dir: RunDir) {
     let mut listed = None;
     for look in 0u32.. {
         let (shared, dir) = (shared.clone(), dir.clone());
@@ -39,7 +39,7 @@ pub async fn keep(shared: Arc<Shared>, dir: RunDir) {
 }
 
 /// Follows what is new in the operator's journal.
-pub fn follow(shared: &Shared, path: &Path) {
+pub fn follow(shared: &SharedState, path: &Path) {
     let from = shared.desk().record().decided();
     let lines = match crate::reputation::decisions::read(path, from) {
         Ok(lines) => lines,
@@ -47,7 +47,7 @@ pub fn follow(shared: &Shared, path: &Path) {
     };
     for line in lines {
         match line.entry {
-            Ok(Entry { subject, decision, .. }) => {
+            Ok(JournalEntry { subject, decision, .. }) => {
                 tracing::info!(?subject, ?decision, "the operator has decided");
                 shared.desk().decide(clock::now(), subject, &decision, line.end);
                 if let (Subject::Peer(node), Decision::Pardon) = (subject, decision) {
@@ -64,7 +64,7 @@ pub fn follow(shared: &Shared, path: &Path) {
 
 /// Writes the list of peers, unless nothing has changed since revision `listed`; the revision that
 /// is in the file now.
-pub fn list(shared: &Shared, path: &Path, listed: Option<u64>) -> Option<u64> {
+pub fn list(shared: &SharedState, path: &Path, listed: Option<u64>) -> Option<u64> {
     let (revision, listing) = {
         let desk = shared.desk();
         let revision = desk.record().revision();

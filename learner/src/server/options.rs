@@ -1,7 +1,7 @@
 //! `[network]`
 
 use crate::common::option_error::OptionError;
-use echo_protocol::dissemination::Mode;
+use echo_protocol::dissemination::DisseminationMode;
 use echo_protocol::net::Multiaddr;
 use echo_protocol::wire::rate::BytesPerSec;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct NetworkSection {
     pub external: Vec<String>,
     /// How snapshots are spread: `echo` (chains and a mesh), `chain` (ECHO-2's chains alone) or
     /// `star` (everyone from the learner).
-    pub dissemination: Mode,
+    pub dissemination: DisseminationMode,
     /// B0: most bytes a second that the learner sends, over everything; left out, there is no cap,
     /// and chains are counted as if it were 100 Mbit/s.
     pub max_upload: Option<BytesPerSec>,
@@ -57,7 +57,7 @@ impl Default for NetworkSection {
         Self {
             listen,
             external: Vec::new(),
-            dissemination: Mode::Echo,
+            dissemination: DisseminationMode::Echo,
             max_upload: None,
             max_download: None,
             peers: None,

@@ -1,6 +1,6 @@
 //! How often a peer may ask for leases.
 
-use super::token_bucket::Bucket;
+use super::token_bucket::LeakyBucket;
 use echo_protocol::wire::identity::PublicKey;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,9 +17,9 @@ const MAX_REMEMBERED: usize = 1 << 14;
 
 /// What peers have taken of their allowances.
 #[derive(Debug, Default)]
-pub(super) struct Pace(BTreeMap<PublicKey, Bucket>);
+pub(super) struct PeerAllowances(BTreeMap<PublicKey, LeakyBucket>);
 
-impl Pace {
+impl PeerAllowances {
     /// Takes one question of `peer`; or says how long it has to wait, and has taken nothing.
     pub(super) fn take(&mut self, now: Instant, peer: PublicKey) -> Result<(), Duration> {
         if self.0.len() >= MAX_REMEMBERED && !self.0.contains_key(&peer) {
@@ -28,7 +28,7 @@ impl Pace {
                 return Err(BURST);
             }
         }
-        let taken = self.0.entry(peer).or_insert_with(|| Bucket::new(now));
+        let taken = self.0.entry(peer).or_insert_with(|| LeakyBucket::new(now));
         let wait = taken.wait(now, BURST);
         if !wait.is_zero() {
             return Err(wait);
@@ -50,9 +50,10 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_questions_come_at_their_rate_whoever_else_asks() {
-        let (mut pace, begun) = (Pace::default(), Instant::now());
-        let taken =
-            |pace: &mut Pace, now, who| (0..10_000).filter(|_| pace.take(now, peer(who)).is_ok()).count();
+        let (mut pace, begun) = (PeerAllowances::default(), Instant::now());
+        let taken = |pace: &mut PeerAllowances, now, who| {
+            (0..10_000).filter(|_| pace.take(now, peer(who)).is_ok()).count()
+        };
         let burst = LEASES_PER_S as usize * 2 + 1;
         assert_eq!(taken(&mut pace, begun, 0), burst);
         let wait = pace.take(begun, peer(0)).unwrap_err();
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn an_honest_node_that_asks_as_often_as_it_is_told_to_never_waits() {
-        let (mut pace, begun) = (Pace::default(), Instant::now());
+        let (mut pace, begun) = (PeerAllowances::default(), Instant::now());
         // Ten times a second, and once for every four of 200 groups a second.
         for (every_ms, times) in [(100, 600), (20, 3_000)] {
             for n in 0..times {
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn who_has_not_asked_for_long_is_forgotten_for_others() {
-        let (mut pace, begun) = (Pace::default(), Instant::now());
+        let (mut pace, begun) = (PeerAllowances::default(), Instant::now());
         let most = MAX_REMEMBERED as u32;
         assert!((0..most).all(|n| pace.take(begun, peer(n)).is_ok()));
         assert_eq!(pace.take(begun, peer(most)), Err(BURST));

@@ -6,7 +6,7 @@
 //! brings no new allowance.
 
 use super::lock;
-use super::token_bucket::Bucket;
+use super::token_bucket::LeakyBucket;
 use echo_protocol::wire::identity::PublicKey;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ pub(super) struct Door {
 }
 
 /// A judge, until it is dropped.
-pub(super) struct Place {
+pub(super) struct JudgePermit {
     _judge: OwnedSemaphorePermit,
     _own: OwnedSemaphorePermit,
 }
@@ -75,7 +75,7 @@ impl Gate {
 
 impl Door {
     /// Waits until a group of `bytes` may be judged. `None` only when the gate is gone.
-    pub(super) async fn enter(&self, bytes: usize) -> Option<Place> {
+    pub(super) async fn enter(&self, bytes: usize) -> Option<JudgePermit> {
         let wait = lock(&self.pace).take(Instant::now(), bytes as u64);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
@@ -84,10 +84,10 @@ impl Door {
     }
 
     /// Waits until a group that has been here, and left to wait for others, may be judged on.
-    pub(super) async fn enter_again(&self) -> Option<Place> {
+    pub(super) async fn enter_again(&self) -> Option<JudgePermit> {
         let own = self.own.clone().acquire_owned().await.ok()?;
         let judge = self.judges.clone().acquire_owned().await.ok()?;
-        Some(Place { _judge: judge, _own: own })
+        Some(JudgePermit { _judge: judge, _own: own })
     }
 
     fn is_busy(&self, now: Instant, own: usize) -> bool {
@@ -98,13 +98,13 @@ impl Door {
 /// What a peer has taken of its allowances.
 #[derive(Debug)]
 struct Pace {
-    groups: Bucket,
-    bytes: Bucket,
+    groups: LeakyBucket,
+    bytes: LeakyBucket,
 }
 
 impl Pace {
     fn new(now: Instant) -> Self {
-        Self { groups: Bucket::new(now), bytes: Bucket::new(now) }
+        Self { groups: LeakyBucket::new(now), bytes: LeakyBucket::new(now) }
     }
 
     /// Takes one group; how long it has to wait.

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 /// Who must wait for what it brings fills first and then waits; who is sent away asks first how
 /// long, and has taken nothing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket(Instant);
+pub(super) struct LeakyBucket(Instant);
 
-impl Bucket {
+impl LeakyBucket {
     /// An empty bucket at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self(now)

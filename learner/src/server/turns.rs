@@ -11,28 +11,28 @@ const AT_ONCE_OF_ONE: u32 = 4;
 
 /// How many requests each peer has under way. Bounded by the places that all of them share.
 #[derive(Clone, Default)]
-pub(super) struct Turns(Arc<Mutex<BTreeMap<PublicKey, u32>>>);
+pub(super) struct RequestCounts(Arc<Mutex<BTreeMap<PublicKey, u32>>>);
 
 /// One request under way, until it is dropped.
-pub(super) struct Turn {
-    turns: Turns,
+pub(super) struct CountedRequest {
+    turns: RequestCounts,
     peer: PublicKey,
 }
 
-impl Turns {
+impl RequestCounts {
     /// A turn for `peer`, unless it has as many as anybody may have.
-    pub(super) fn take(&self, peer: PublicKey) -> Option<Turn> {
+    pub(super) fn take(&self, peer: PublicKey) -> Option<CountedRequest> {
         let mut under_way = lock(&self.0);
         let count = under_way.entry(peer).or_default();
         if *count >= AT_ONCE_OF_ONE {
             return None;
         }
         *count += 1;
-        Some(Turn { turns: self.clone(), peer })
+        Some(CountedRequest { turns: self.clone(), peer })
     }
 }
 
-impl Drop for Turn {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         let mut under_way = lock(&self.turns.0);
         if let Some(count) = under_way.get_mut(&self.peer) {
@@ -52,8 +52,8 @@ mod tests {
     #[test]
     fn a_greedy_peer_leaves_places_to_others() {
         let [greedy, modest] = [1, 2].map(|n| NodeKey::from_secret([n; 32]).public());
-        let turns = Turns::default();
-        let mut taken: Vec<Turn> = std::iter::from_fn(|| turns.take(greedy)).collect();
+        let turns = RequestCounts::default();
+        let mut taken: Vec<CountedRequest> = std::iter::from_fn(|| turns.take(greedy)).collect();
         assert_eq!(taken.len(), AT_ONCE_OF_ONE as usize);
         assert!(turns.take(modest).is_some());
         taken.pop();

@@ -4,10 +4,10 @@
 //! waited for. Nothing here waits for a verifier but the group that it was asked about, and that
 //! only until its deadline.
 
-use super::{Shared, lock};
+use super::{SharedState, lock};
 use crate::intake::admission::MAX_FRAME_BYTES;
-use crate::reputation::{Network, Owner};
-use crate::verification::panel::{Heard, MAX_VERIFIERS, Panel, PanelConfig, Question, Ruling, Said};
+use crate::reputation::{NetworkPrefix, Owner};
+use crate::verification::panel::{MAX_VERIFIERS, Panel, PanelConfig, Question, ReportOutcome, Ruling, Said};
 use echo_protocol::net::peer_id::key_of_peer;
 use echo_protocol::net::{IncomingStreams, Stream, read_frame_within, write_frame};
 use echo_protocol::program::clock;
@@ -16,7 +16,7 @@ use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::signed::Signed;
 use echo_protocol::wire::time::UnixMillis;
-use echo_protocol::work::verification::{MAX_CAPACITY, MAX_WORD_BYTES, Offer, Report, Word};
+use echo_protocol::work::verification::{MAX_CAPACITY, MAX_WORD_BYTES, Offer, Report, VerifierMessage};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Once};
@@ -49,7 +49,7 @@ struct State {
 /// What goes out on a verifier's stream. Dropped, it ends the stream.
 struct Line {
     stream: u64,
-    network: Option<Network>,
+    network: Option<NetworkPrefix>,
     /// Whether it has offered to look at something.
     offered: bool,
     frames: mpsc::Sender<Arc<Vec<u8>>>,
@@ -57,7 +57,7 @@ struct Line {
 
 /// A verifier's place, until it is dropped.
 pub(super) struct Seat {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     key: PublicKey,
     stream: u64,
 }
@@ -93,7 +93,7 @@ impl Verifiers {
     }
 
     /// Notes where a verifier is, if it is one.
-    fn moved(&self, key: &PublicKey, network: Option<Network>) {
+    fn moved(&self, key: &PublicKey, network: Option<NetworkPrefix>) {
         lock(&self.0).moved(key, network);
     }
 
@@ -151,7 +151,7 @@ impl State {
         self.rule(ruled);
     }
 
-    fn moved(&mut self, key: &PublicKey, network: Option<Network>) {
+    fn moved(&mut self, key: &PublicKey, network: Option<NetworkPrefix>) {
         if let Some(line) = self.lines.get_mut(key) {
             line.network = network;
         }
@@ -163,7 +163,7 @@ impl State {
     fn seat(
         &mut self,
         key: PublicKey,
-        network: Option<Network>,
+        network: Option<NetworkPrefix>,
         frames: mpsc::Sender<Arc<Vec<u8>>>,
     ) -> Option<u64> {
         self.gone(&key);
@@ -223,9 +223,9 @@ impl Seat {
     /// A place for a verifier that is connected from `network`; its older stream loses its own.
     /// `None` where there are too many.
     pub(super) fn take(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedState>,
         key: PublicKey,
-        network: Option<Network>,
+        network: Option<NetworkPrefix>,
         frames: mpsc::Sender<Arc<Vec<u8>>>,
     ) -> Option<Self> {
         let stream = lock(&shared.verifiers.0).seat(key, network, frames)?;
@@ -242,7 +242,7 @@ impl Drop for Seat {
     }
 }
 
-impl Shared {
+impl SharedState {
     /// Tells the panel where a verifier is, if it is one, as the record has it. The desk is held
     /// meanwhile, so what is told last is true.
     pub(super) fn locate(&self, key: &PublicKey) {
@@ -252,7 +252,7 @@ impl Shared {
 }
 
 /// Accepts verifiers until the host stops.
-pub(super) async fn accept(shared: Arc<Shared>, mut incoming: IncomingStreams) {
+pub(super) async fn accept(shared: Arc<SharedState>, mut incoming: IncomingStreams) {
     let mut streams: BTreeMap<PublicKey, AbortHandle> = BTreeMap::new();
     while let Some((peer, stream)) = incoming.next().await {
         let Some(key) = key_of_peer(&peer) else { continue };
@@ -270,14 +270,14 @@ pub(super) async fn accept(shared: Arc<Shared>, mut incoming: IncomingStreams) {
 }
 
 /// Decides groups whose time is over, for ever.
-pub(super) async fn expire(shared: Arc<Shared>) {
+pub(super) async fn expire(shared: Arc<SharedState>) {
     loop {
         tokio::time::sleep(EXPIRE_EVERY).await;
         shared.verifiers.expire(clock::now());
     }
 }
 
-async fn converse(shared: &Arc<Shared>, key: PublicKey, stream: Stream) -> Result<(), String> {
+async fn converse(shared: &Arc<SharedState>, key: PublicKey, stream: Stream) -> Result<(), String> {
     // The desk may be waiting for the disk.
     let asking = shared.clone();
     let network = spawn_blocking(move || {
@@ -321,13 +321,13 @@ async fn listen(seat: &Seat, mut stream: impl AsyncRead + Unpin) -> Result<(), S
             tokio::time::timeout(WORD_WITHIN, word).await.map_err(|_| "it offers nothing".to_owned())?
         };
         let Some(frame) = frame.map_err(|e| e.to_string())? else { return Ok(()) };
-        match Word::from_bytes(&frame).map_err(|e| e.to_string())? {
-            Word::Offer(offer) => {
+        match VerifierMessage::from_bytes(&frame).map_err(|e| e.to_string())? {
+            VerifierMessage::Offer(offer) => {
                 seat.offer(&offer);
                 has_offered = true;
                 tokio::time::sleep(OFFER_PAUSE).await;
             }
-            Word::Report(report) => {
+            VerifierMessage::Report(report) => {
                 let (shared, key) = (seat.shared.clone(), seat.key);
                 let heard = spawn_blocking(move || hear(&shared, key, &report));
                 heard.await.map_err(|e| e.to_string())??;
@@ -350,7 +350,7 @@ impl Seat {
 
 /// Takes a verifier's signed report, if it is this run's and its own. The error says why the
 /// verifier is not listened to any longer.
-pub(super) fn hear(shared: &Shared, key: PublicKey, signed: &Signed<Report>) -> Result<(), String> {
+pub(super) fn hear(shared: &SharedState, key: PublicKey, signed: &Signed<Report>) -> Result<(), String> {
     shared.desk().hear(clock::now(), &key).map_err(|unheard| unheard.detail)?;
     let report = signed.open_from(&key).map_err(|e| e.to_string())?;
     if report.run != shared.workload.run {
@@ -359,20 +359,20 @@ pub(super) fn hear(shared: &Shared, key: PublicKey, signed: &Signed<Report>) -> 
     let heard = {
         let mut state = lock(&shared.verifiers.0);
         match state.panel.report(&key, &report.group, Said::from(&report.opinion)) {
-            Heard::Ruled(ruling) => {
+            ReportOutcome::Ruled(ruling) => {
                 state.rule(vec![(report.group, ruling)]);
-                Heard::Noted
+                ReportOutcome::Noted
             }
             heard => heard,
         }
     };
     match heard {
-        Heard::Judged(right) => {
+        ReportOutcome::Judged(right) => {
             shared.judged(vec![(key, right)]);
             Ok(())
         }
-        Heard::Unasked => Err("a report that nobody has asked for".into()),
-        Heard::Noted | Heard::Ruled(_) => Ok(()),
+        ReportOutcome::Unasked => Err("a report that nobody has asked for".into()),
+        ReportOutcome::Noted | ReportOutcome::Ruled(_) => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Store, StoreError, Tree, WriteBatch};
+use super::{ObjectStoreError, Store, Tree, WriteBatch};
 
 type Entries = BTreeMap<(Tree, Vec<u8>), Vec<u8>>;
 
@@ -58,9 +58,9 @@ impl MemoryStore {
 }
 
 impl State {
-    fn spend(&mut self) -> Result<(), StoreError> {
+    fn spend(&mut self) -> Result<(), ObjectStoreError> {
         match &mut self.healthy {
-            Some(0) => Err(StoreError::Full { path: PathBuf::from("(memory)") }),
+            Some(0) => Err(ObjectStoreError::Full { path: PathBuf::from("(memory)") }),
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -80,7 +80,7 @@ fn write(entries: &mut Entries, batch: &WriteBatch) {
 }
 
 impl Store for MemoryStore {
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, ObjectStoreError> {
         Ok(self.lock().visible.get(&(tree, key.to_vec())).cloned())
     }
 
@@ -89,7 +89,7 @@ impl Store for MemoryStore {
         tree: Tree,
         from: &[u8],
         each: &mut dyn FnMut(&[u8], Vec<u8>) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ObjectStoreError> {
         // Copied first, so that `each` may use the store.
         let entries: Vec<_> = {
             let state = self.lock();
@@ -101,7 +101,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn apply(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+    fn apply(&self, batch: &WriteBatch) -> Result<(), ObjectStoreError> {
         batch.check_limits()?;
         let mut state = self.lock();
         state.spend()?;
@@ -110,7 +110,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush(&self) -> Result<(), ObjectStoreError> {
         let mut state = self.lock();
         state.spend()?;
         let state = &mut *state;

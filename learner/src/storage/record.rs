@@ -3,15 +3,15 @@
 use echo_protocol::wire::codec;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{MAX_VALUE_BYTES, StoreError};
+use super::{MAX_VALUE_BYTES, ObjectStoreError};
 
 /// Bytes of BLAKE3 in front of every record.
 const CHECKSUM_BYTES: usize = 16;
 
 /// Encodes `value` behind its checksum.
-pub(crate) fn seal<T: Serialize>(value: &T) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn seal<T: Serialize>(value: &T) -> Result<Vec<u8>, ObjectStoreError> {
     let body = codec::encode(value, MAX_VALUE_BYTES - CHECKSUM_BYTES)
-        .map_err(|error| StoreError::Encoding(error.to_string()))?;
+        .map_err(|error| ObjectStoreError::Encoding(error.to_string()))?;
     let mut record = Vec::with_capacity(CHECKSUM_BYTES + body.len());
     record.extend_from_slice(&checksum(&body));
     record.extend_from_slice(&body);

@@ -12,7 +12,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::{Store, StoreError, Tree, WriteBatch};
+use super::{ObjectStoreError, Store, Tree, WriteBatch};
 use echo_protocol::program::{database, threads};
 
 /// Pages that sled keeps in memory, in bytes as on disk: there they take 2.6 times as much. What is read
@@ -39,18 +39,18 @@ impl SledStore {
     ///
     /// # Errors
     /// When another process has it open, its files are damaged, or the file system fails.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    pub fn open(path: &Path) -> Result<Self, ObjectStoreError> {
         Self::open_with(sled::Config::new(), path)
     }
 
     /// A store whose files change only when its methods are called, so that a copy of them is
     /// what `kill -9` leaves.
     #[cfg(test)]
-    pub(crate) fn open_without_background(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open_without_background(path: &Path) -> Result<Self, ObjectStoreError> {
         Self::open_with(sled::Config::new().flush_every_ms(None), path)
     }
 
-    fn open_with(config: sled::Config, path: &Path) -> Result<Self, StoreError> {
+    fn open_with(config: sled::Config, path: &Path) -> Result<Self, ObjectStoreError> {
         let io_failed = |error: &io::Error| from_io(path, error);
         fs::create_dir_all(path).map_err(|error| io_failed(&error))?;
         let config = config.path(path).cache_capacity(CACHE_BYTES);
@@ -66,24 +66,24 @@ impl SledStore {
         })
     }
 
-    fn piece(&self, tree: Tree, key: &[u8], piece: u16) -> Result<Option<sled::IVec>, StoreError> {
+    fn piece(&self, tree: Tree, key: &[u8], piece: u16) -> Result<Option<sled::IVec>, ObjectStoreError> {
         guarded(&self.path, || self.db.get(piece_key(tree, key, piece)))
     }
 
     /// How many pieces the value at `key` has; 0 when there is none.
-    fn pieces(&self, tree: Tree, key: &[u8]) -> Result<u16, StoreError> {
+    fn pieces(&self, tree: Tree, key: &[u8]) -> Result<u16, ObjectStoreError> {
         let first = self.piece(tree, key, 0)?;
         first.map_or(Ok(0), |first| self.piece_count(&first))
     }
 
-    fn piece_count(&self, first: &[u8]) -> Result<u16, StoreError> {
+    fn piece_count(&self, first: &[u8]) -> Result<u16, ObjectStoreError> {
         let count =
             first.first_chunk::<COUNT_BYTES>().ok_or_else(|| self.damaged("a value without its length"))?;
         Ok(u16::from_be_bytes(*count))
     }
 
-    fn damaged(&self, reason: &str) -> StoreError {
-        StoreError::Damaged { path: self.path.clone(), reason: reason.to_owned() }
+    fn damaged(&self, reason: &str) -> ObjectStoreError {
+        ObjectStoreError::Damaged { path: self.path.clone(), reason: reason.to_owned() }
     }
 }
 
@@ -93,7 +93,7 @@ fn piece_key(tree: Tree, key: &[u8], piece: u16) -> Vec<u8> {
 }
 
 impl Store for SledStore {
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, ObjectStoreError> {
         let Some(first) = self.piece(tree, key, 0)? else { return Ok(None) };
         let pieces = self.piece_count(&first)?;
         let mut value = first[COUNT_BYTES..].to_vec();
@@ -110,7 +110,7 @@ impl Store for SledStore {
         tree: Tree,
         from: &[u8],
         each: &mut dyn FnMut(&[u8], Vec<u8>) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ObjectStoreError> {
         let mut current: Option<(Vec<u8>, Vec<u8>)> = None;
         let (first, end) = ([&[tree as u8], from].concat(), vec![tree as u8 + 1]);
         let mut entries = self.db.range(first..end);
@@ -135,7 +135,7 @@ impl Store for SledStore {
         Ok(())
     }
 
-    fn apply(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+    fn apply(&self, batch: &WriteBatch) -> Result<(), ObjectStoreError> {
         batch.check_limits()?;
         let mut sled_batch = sled::Batch::default();
         for (tree, key, value) in batch.writes() {
@@ -158,7 +158,7 @@ impl Store for SledStore {
         guarded(&self.path, || self.db.apply_batch(sled_batch))
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush(&self) -> Result<(), ObjectStoreError> {
         guarded(&self.path, || self.db.flush())?;
         #[cfg(target_os = "linux")]
         self.file.sync_all().map_err(|error| from_io(&self.path, &error))?;
@@ -167,15 +167,15 @@ impl Store for SledStore {
 }
 
 /// What sled answers; where it panics over its files, they are damaged like any others.
-fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {
+fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T, ObjectStoreError> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(answer) => answer.map_err(|error| from_sled(path, error)),
         // It also panics where the system refuses it a thread, and then its files are whole.
         Err(panic) if is_of_thread(&*panic) => {
-            Err(StoreError::Threads { path: path.to_owned(), limit: threads::limit() })
+            Err(ObjectStoreError::Threads { path: path.to_owned(), limit: threads::limit() })
         }
         Err(_) => {
-            Err(StoreError::Damaged { path: path.to_owned(), reason: "sled panicked over them".into() })
+            Err(ObjectStoreError::Damaged { path: path.to_owned(), reason: "sled panicked over them".into() })
         }
     }
 }
@@ -188,26 +188,28 @@ fn is_of_thread(panic: &(dyn Any + Send)) -> bool {
         .is_some_and(|text| text.contains("kind: WouldBlock"))
 }
 
-fn from_sled(path: &Path, error: sled::Error) -> StoreError {
+fn from_sled(path: &Path, error: sled::Error) -> ObjectStoreError {
     match error {
         sled::Error::Io(error) => from_io(path, &error),
         sled::Error::Corruption { at, .. } => {
-            StoreError::Damaged { path: path.to_owned(), reason: format!("corruption at {at:?}") }
+            ObjectStoreError::Damaged { path: path.to_owned(), reason: format!("corruption at {at:?}") }
         }
-        other => StoreError::Io { path: path.to_owned(), reason: other.to_string() },
+        other => ObjectStoreError::Io { path: path.to_owned(), reason: other.to_string() },
     }
 }
 
-fn from_io(path: &Path, error: &io::Error) -> StoreError {
+fn from_io(path: &Path, error: &io::Error) -> ObjectStoreError {
     let path = path.to_owned();
     let reason = error.to_string();
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { path },
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ObjectStoreError::Full { path },
         // sled wraps the failed lock in an error of the kind `Other`.
-        io::ErrorKind::WouldBlock => StoreError::InUse { path },
-        io::ErrorKind::Other if reason.contains("could not acquire lock") => StoreError::InUse { path },
-        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => StoreError::Damaged { path, reason },
-        _ => StoreError::Io { path, reason },
+        io::ErrorKind::WouldBlock => ObjectStoreError::InUse { path },
+        io::ErrorKind::Other if reason.contains("could not acquire lock") => ObjectStoreError::InUse { path },
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            ObjectStoreError::Damaged { path, reason }
+        }
+        _ => ObjectStoreError::Io { path, reason },
     }
 }
 
@@ -219,7 +221,7 @@ mod tests {
     fn where_sled_panics_the_operator_is_told_that_the_store_is_damaged() {
         let path = Path::new("there");
         let error = guarded(path, || -> sled::Result<()> { panic!("as sled does over a page that it lost") });
-        assert!(matches!(error, Err(StoreError::Damaged { path: at, .. }) if at == path));
+        assert!(matches!(error, Err(ObjectStoreError::Damaged { path: at, .. }) if at == path));
         assert_eq!(guarded(path, || Ok(7)), Ok(7));
     }
 
@@ -234,7 +236,7 @@ mod tests {
         let flusher =
             || -> sled::Result<()> { panic!("called `Result::unwrap()` on an `Err` value: {:?}", refused()) };
         let error = guarded(path, flusher).unwrap_err();
-        assert!(matches!(&error, StoreError::Threads { path: at, .. } if at == path), "{error}");
+        assert!(matches!(&error, ObjectStoreError::Threads { path: at, .. } if at == path), "{error}");
         let text = error.to_string();
         assert!(text.contains("threads") && !text.contains("damaged") && !text.contains("away"), "{text}");
     }

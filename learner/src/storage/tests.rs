@@ -56,7 +56,7 @@ fn limits_refuse_the_whole_batch() {
     let mut batch = WriteBatch::default();
     batch.put(Tree::Groups, &[1], vec![1]);
     batch.put(Tree::Groups, &[0; MAX_KEY_BYTES + 1], vec![1]);
-    assert!(matches!(store.apply(&batch), Err(StoreError::TooLarge { what: "key", .. })));
+    assert!(matches!(store.apply(&batch), Err(ObjectStoreError::TooLarge { what: "key", .. })));
     assert_eq!(store.get(Tree::Groups, &[1]).unwrap(), None);
 }
 
@@ -72,7 +72,7 @@ fn a_crash_keeps_flushed_batches_and_a_prefix_of_the_rest() {
 
     store.fail_after(Some(1));
     put(&store, Tree::Groups, 4, vec![4]);
-    assert!(matches!(store.flush(), Err(StoreError::Full { .. })));
+    assert!(matches!(store.flush(), Err(ObjectStoreError::Full { .. })));
     store.crash(0);
     assert_eq!(entries(&store, Tree::Groups).len(), 2);
 }
@@ -86,7 +86,7 @@ fn sled_reopens_with_its_contents_and_without_side_files() {
             (0..8).for_each(|key| put(&store, Tree::Groups, key, value(700_000 + round)));
         }
         store.flush().unwrap();
-        assert!(matches!(SledStore::open(dir.path()), Err(StoreError::InUse { .. })));
+        assert!(matches!(SledStore::open(dir.path()), Err(ObjectStoreError::InUse { .. })));
         // Side files are never synced: a value in one would not survive power loss.
         assert_eq!(fs::read_dir(dir.path().join("blobs")).unwrap().count(), 0);
     }
@@ -120,7 +120,7 @@ fn worked(dir: &Path) {
 }
 
 /// Reads, writes and flushes; every call does what it is for or says what is wrong with the store.
-fn work_on(store: &SledStore) -> Result<(), StoreError> {
+fn work_on(store: &SledStore) -> Result<(), ObjectStoreError> {
     // What sled lost of a value is missing from it; the checksum of the record is what its reader goes by.
     let read = |found: &[u8]| {
         let record = unseal::<Vec<u8>>(found);

@@ -33,12 +33,12 @@ pub struct Watch {
 
 /// A record that has been read, and is not gone on with yet.
 #[derive(Debug)]
-pub struct Draft {
-    metrics: metrics::Draft,
+pub struct WatchDraft {
+    metrics: metrics::MetricsDraft,
     screen: Screen,
 }
 
-impl Draft {
+impl WatchDraft {
     /// Goes on with the record; rows of later updates are taken back.
     ///
     /// # Errors
@@ -58,14 +58,14 @@ impl Watch {
         dir: &RunDir,
         version: PolicyVersion,
         section: &WatchSection,
-    ) -> io::Result<(Draft, History)> {
+    ) -> io::Result<(WatchDraft, History)> {
         let now = now();
         let mut screen = Screen { dir: dir.clone(), board: None, latest: Latest::default() };
         if section.tensorboard {
             screen.board = EventFile::replace(&dir.tensorboard(), now).inspect_err(no_board).ok();
         }
         let (metrics, history) = Metrics::read(&dir.metrics(), version, |row| screen.show(row, now))?;
-        Ok((Draft { metrics, screen }, history))
+        Ok((WatchDraft { metrics, screen }, history))
     }
 
     /// The newest values, for [`serve`].

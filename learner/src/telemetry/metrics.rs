@@ -42,7 +42,7 @@ pub struct History {
 
 /// A record that has been read, and lies beside the file as it will be gone on with.
 #[derive(Debug)]
-pub struct Draft {
+pub struct MetricsDraft {
     path: PathBuf,
 }
 
@@ -74,8 +74,8 @@ impl Metrics {
         path: &Path,
         version: PolicyVersion,
         mut each: impl FnMut(&Value),
-    ) -> io::Result<(Draft, History)> {
-        let draft = Draft { path: path.to_owned() };
+    ) -> io::Result<(MetricsDraft, History)> {
+        let draft = MetricsDraft { path: path.to_owned() };
         let mut kept = BufWriter::new(File::create(draft.draft()).map_err(at(&draft.draft()))?);
         let (mut history, mut updates, mut damaged) = (History::default(), VecDeque::new(), 0_u64);
         each_line(path, |line| {
@@ -122,7 +122,7 @@ impl Metrics {
     }
 }
 
-impl Draft {
+impl MetricsDraft {
     /// Puts it in the place of the file.
     ///
     /// # Errors

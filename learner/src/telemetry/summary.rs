@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// The figures of a whole run, over all processes that worked on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// Updates made, over all processes of the run.
     pub updates: u64,
     /// Held-out accuracy of the starting policy; none where no order could be judged.
@@ -52,7 +52,7 @@ pub struct Percentiles {
     pub p95: Option<u64>,
 }
 
-impl Summary {
+impl RunSummary {
     /// Sums a run up from its metrics, the buffer's account, and the groups refused by reason.
     pub fn of(
         metrics: &Path,

@@ -19,7 +19,7 @@ pub const BUILT_IN: &str = if cfg!(feature = "cuda") { "cpu, cuda" } else { "cpu
 /// `[train] device`: `auto`, `cpu`, `cuda` or `cuda:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum DeviceChoice {
+pub enum TrainDevice {
     /// The first NVIDIA GPU if this program can use one, else the CPU.
     #[default]
     Auto,
@@ -31,7 +31,7 @@ pub enum DeviceChoice {
 
 /// Why the policy cannot be trained there.
 #[derive(Debug, thiserror::Error)]
-pub enum DeviceError {
+pub enum TrainDeviceError {
     /// Not the name of a device.
     #[error("{0:?} is no device: `auto`, `cpu`, `cuda` and `cuda:N` are")]
     Unknown(String),
@@ -40,7 +40,7 @@ pub enum DeviceError {
         "[train] device = \"{0}\": this echo-learner was built without CUDA. Build one with \
          `cargo build --release -p echo-learner --features cuda`, or set device = \"cpu\""
     )]
-    NotBuiltIn(DeviceChoice),
+    NotBuiltIn(TrainDevice),
     /// The GPU does not answer.
     #[error(
         "[train] device = \"{device}\" does not answer: {cause}. `nvidia-smi` lists the GPUs that the driver sees; \
@@ -48,7 +48,7 @@ pub enum DeviceError {
     )]
     NoAnswer {
         /// What was asked for.
-        device: DeviceChoice,
+        device: TrainDevice,
         /// What CUDA reported, in its own words.
         cause: String,
     },
@@ -57,21 +57,21 @@ pub enum DeviceError {
         "[train] compute = \"bf16\" is for GPUs, and device = \"{0}\" is the CPU here, where it would be slower than f32: \
          set compute = \"f32\""
     )]
-    Bf16OnCpu(DeviceChoice),
+    Bf16OnCpu(TrainDevice),
 }
 
-impl DeviceChoice {
+impl TrainDevice {
     /// The device, for computing in `compute`.
     ///
     /// # Errors
-    /// [`DeviceError`] when it is not there, this program cannot use it, or `compute` is not for it.
-    pub fn open(self, compute: Compute) -> Result<Device, DeviceError> {
+    /// [`TrainDeviceError`] when it is not there, this program cannot use it, or `compute` is not for it.
+    pub fn open(self, compute: Compute) -> Result<Device, TrainDeviceError> {
         let device = match self {
             Self::Cpu => Device::Cpu,
             Self::Cuda(number) => self.gpu(number)?,
             Self::Auto => match self.gpu(0) {
                 Ok(device) => device,
-                Err(DeviceError::NoAnswer { cause, .. }) => {
+                Err(TrainDeviceError::NoAnswer { cause, .. }) => {
                     tracing::warn!("no NVIDIA GPU answers ({cause}): training on the CPU");
                     Device::Cpu
                 }
@@ -79,18 +79,18 @@ impl DeviceChoice {
             },
         };
         if device.is_cpu() && compute == Compute::Bf16 {
-            return Err(DeviceError::Bf16OnCpu(self));
+            return Err(TrainDeviceError::Bf16OnCpu(self));
         }
         // What stays f32 in a bf16 run, the output projection, runs on tensor cores as well.
         candle_core::cuda::set_gemm_reduced_precision_f32(compute == Compute::Bf16);
         Ok(device)
     }
 
-    fn gpu(self, number: usize) -> Result<Device, DeviceError> {
+    fn gpu(self, number: usize) -> Result<Device, TrainDeviceError> {
         if !cfg!(feature = "cuda") {
-            return Err(DeviceError::NotBuiltIn(self));
+            return Err(TrainDeviceError::NotBuiltIn(self));
         }
-        cuda::open(number).map_err(|e| DeviceError::NoAnswer { device: self, cause: e.to_string() })
+        cuda::open(number).map_err(|e| TrainDeviceError::NoAnswer { device: self, cause: e.to_string() })
     }
 }
 
@@ -98,8 +98,8 @@ impl DeviceChoice {
 #[must_use]
 pub fn name(device: &Device) -> String {
     match device.location() {
-        DeviceLocation::Cuda { gpu_id } => DeviceChoice::Cuda(gpu_id).to_string(),
-        DeviceLocation::Cpu => DeviceChoice::Cpu.to_string(),
+        DeviceLocation::Cuda { gpu_id } => TrainDevice::Cuda(gpu_id).to_string(),
+        DeviceLocation::Cpu => TrainDevice::Cpu.to_string(),
         DeviceLocation::Metal { gpu_id } => format!("metal:{gpu_id}"),
     }
 }
@@ -116,7 +116,7 @@ pub fn memory_in_use(device: &Device) -> candle_core::Result<Option<u64>> {
     }
 }
 
-impl fmt::Display for DeviceChoice {
+impl fmt::Display for TrainDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -126,30 +126,30 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-impl FromStr for DeviceChoice {
-    type Err = DeviceError;
+impl FromStr for TrainDevice {
+    type Err = TrainDeviceError;
 
-    fn from_str(text: &str) -> Result<Self, DeviceError> {
+    fn from_str(text: &str) -> Result<Self, TrainDeviceError> {
         let number = || text.strip_prefix("cuda:")?.parse().ok();
         match text {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
             "cuda" => Ok(Self::Cuda(0)),
-            _ => number().map(Self::Cuda).ok_or_else(|| DeviceError::Unknown(text.to_owned())),
+            _ => number().map(Self::Cuda).ok_or_else(|| TrainDeviceError::Unknown(text.to_owned())),
         }
     }
 }
 
-impl TryFrom<String> for DeviceChoice {
-    type Error = DeviceError;
+impl TryFrom<String> for TrainDevice {
+    type Error = TrainDeviceError;
 
-    fn try_from(text: String) -> Result<Self, DeviceError> {
+    fn try_from(text: String) -> Result<Self, TrainDeviceError> {
         text.parse()
     }
 }
 
-impl From<DeviceChoice> for String {
-    fn from(choice: DeviceChoice) -> Self {
+impl From<TrainDevice> for String {
+    fn from(choice: TrainDevice) -> Self {
         choice.to_string()
     }
 }
@@ -160,28 +160,28 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for choice in [DeviceChoice::Auto, DeviceChoice::Cpu, DeviceChoice::Cuda(0), DeviceChoice::Cuda(3)] {
-            assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
+        for choice in [TrainDevice::Auto, TrainDevice::Cpu, TrainDevice::Cuda(0), TrainDevice::Cuda(3)] {
+            assert_eq!(choice.to_string().parse::<TrainDevice>().unwrap(), choice);
         }
-        assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
+        assert_eq!("cuda".parse::<TrainDevice>().unwrap(), TrainDevice::Cuda(0));
         for wrong in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU"] {
-            assert!(matches!(wrong.parse::<DeviceChoice>(), Err(DeviceError::Unknown(_))), "{wrong}");
+            assert!(matches!(wrong.parse::<TrainDevice>(), Err(TrainDeviceError::Unknown(_))), "{wrong}");
         }
     }
 
     #[test]
     fn the_cpu_is_always_there_and_computes_in_f32() {
-        assert_eq!(name(&DeviceChoice::Cpu.open(Compute::F32).unwrap()), "cpu");
-        let refused = DeviceChoice::Cpu.open(Compute::Bf16).unwrap_err();
+        assert_eq!(name(&TrainDevice::Cpu.open(Compute::F32).unwrap()), "cpu");
+        let refused = TrainDevice::Cpu.open(Compute::Bf16).unwrap_err();
         assert!(refused.to_string().contains("compute = \"f32\""), "{refused}");
     }
 
     #[cfg(not(feature = "cuda"))]
     #[test]
     fn a_program_without_cuda_says_so_and_auto_is_the_cpu() {
-        assert!(DeviceChoice::Auto.open(Compute::F32).unwrap().is_cpu());
-        assert!(matches!(DeviceChoice::Auto.open(Compute::Bf16), Err(DeviceError::Bf16OnCpu(_))));
-        let refused = DeviceChoice::Cuda(1).open(Compute::Bf16).unwrap_err().to_string();
+        assert!(TrainDevice::Auto.open(Compute::F32).unwrap().is_cpu());
+        assert!(matches!(TrainDevice::Auto.open(Compute::Bf16), Err(TrainDeviceError::Bf16OnCpu(_))));
+        let refused = TrainDevice::Cuda(1).open(Compute::Bf16).unwrap_err().to_string();
         assert!(refused.contains("cuda:1") && refused.contains("--features cuda"), "{refused}");
     }
 }

@@ -3,7 +3,7 @@
 pub mod options;
 
 use crate::common::workload::Workload;
-use crate::training::local_rollouts::{Answer, AnswerError, answers};
+use crate::training::local_rollouts::{AnswerError, LocalAnswer, answers};
 use echo_policy::generation::{EngineError, Policy};
 use echo_policy::model::weights::Weights;
 use echo_policy::training::decoder::DecoderError;
@@ -112,7 +112,7 @@ fn answer_each(
     workload: &Workload,
     policy: &Arc<Policy>,
     orders: &[WorkOrder],
-) -> Result<Vec<Answer>, EvaluationError> {
+) -> Result<Vec<LocalAnswer>, EvaluationError> {
     match (answers(workload, policy.clone(), orders, 1), orders) {
         (Err(error), [order]) if error.is_of_order() => {
             tracing::warn!(order = %order.counter, %error, "left out of the evaluation");

@@ -1,11 +1,11 @@
 //! Orders answered by the learner's own policy: for evaluations, and where there is no network.
 
 use crate::common::workload::{Workload, WorkloadError};
-use echo_policy::generation::{Completion, EngineError, Generation, Policy, Turn};
+use echo_policy::generation::{Completion, EndedTurn, EngineError, Generation, Policy};
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::order::WorkOrder;
 use echo_protocol::work::trajectory::{Trajectory, spans, turns};
-use echo_sandbox::task::episode::{Play, Step};
+use echo_sandbox::task::episode::{EpisodeStep, Play};
 use echo_sandbox::task::{Response, TaskError, Verdict};
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl AnswerError {
 
 /// A response to an order: an episode that is over.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct LocalAnswer {
     /// Tokens, log-probs and versions that the engine gave, turn by turn.
     pub completion: Completion,
     /// What it is worth.
@@ -50,7 +50,7 @@ pub struct Answer {
     pub finished: bool,
 }
 
-impl Answer {
+impl LocalAnswer {
     /// The trajectory that a node would send.
     #[must_use]
     pub fn trajectory(self) -> Trajectory {
@@ -78,7 +78,7 @@ pub fn answers(
     policy: Arc<Policy>,
     orders: &[WorkOrder],
     samples: u32,
-) -> Result<Vec<Vec<Answer>>, AnswerError> {
+) -> Result<Vec<Vec<LocalAnswer>>, AnswerError> {
     let requests = orders.iter().map(|order| workload.request(order, samples)).collect::<Result<_, _>>()?;
     let begin = |order| Episode { workload, play: workload.assignment(order).play(), end: None };
     let mut episodes: Vec<Vec<Episode<'_>>> =
@@ -105,20 +105,20 @@ struct Episode<'w> {
 }
 
 impl Episode<'_> {
-    fn hear(&mut self, turn: Turn<'_>) -> Result<Option<Vec<u32>>, AnswerError> {
+    fn hear(&mut self, turn: EndedTurn<'_>) -> Result<Option<Vec<u32>>, AnswerError> {
         let text = self.workload.text(turn.tokens);
         match self.play.turn(&Response { text: &text, finished: turn.stopped }, turn.left)? {
-            Step::Heard(text) => Ok(Some(self.workload.heard(&text)?)),
-            Step::Over { verdict, finished } => {
+            EpisodeStep::Heard(text) => Ok(Some(self.workload.heard(&text)?)),
+            EpisodeStep::Over { verdict, finished } => {
                 self.end = Some((verdict, finished));
                 Ok(None)
             }
         }
     }
 
-    fn answer(self, completion: Completion) -> Result<Answer, AnswerError> {
+    fn answer(self, completion: Completion) -> Result<LocalAnswer, AnswerError> {
         let (verdict, finished) = self.end.ok_or(AnswerError::NotOver)?;
-        Ok(Answer { completion, verdict, finished })
+        Ok(LocalAnswer { completion, verdict, finished })
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         audit.publish(VersionWeights::new(3, &workload.model, weights).unwrap());
         let mut several = 0;
         for (order, answers) in orders.iter().zip(all) {
-            let trajectories: Vec<_> = answers.into_iter().map(Answer::trajectory).collect();
+            let trajectories: Vec<_> = answers.into_iter().map(LocalAnswer::trajectory).collect();
             let sequences = of_order(&workload, order, &trajectories).unwrap();
             let asked = format!("<bos>{}>", workload.assignment(order).prompt().text);
             for (sequence, trajectory) in sequences.iter().zip(&trajectories) {

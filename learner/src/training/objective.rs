@@ -19,7 +19,7 @@
 //!
 //! An objective sees no tensors. A batch is planned once ([`Objective::plan`]): that fixes all that
 //! is constant in θ, such as weights of tokens, group expectations and masks. Any part of it is
-//! then evaluated ([`Plan::evaluate`]), in f64, from the log-probabilities of its tokens; the parts
+//! then evaluated ([`ObjectivePlan::evaluate`]), in f64, from the log-probabilities of its tokens; the parts
 //! add up to the batch, however it is split. Derivatives are written out by hand, and compared with
 //! finite differences and with what other implementations compute.
 //!
@@ -49,15 +49,15 @@ pub mod vectors;
 
 use serde::{Deserialize, Serialize};
 
-pub use advantage::{Advantage, Baseline, Degenerate, Outcome, Overlong, STD_FLOOR, Scale, gae};
+pub use advantage::{Advantage, Baseline, Degenerate, Overlong, RewardedResponse, STD_FLOOR, Scale, gae};
 pub use aggregation::Aggregation;
-pub use choice::Choice;
-pub use correction::{Bound, Correction, Level};
+pub use choice::ObjectiveChoice;
+pub use correction::{Correction, Level, WeightBound};
 pub use echo_clip::{EchoClip, step_ends};
 pub use error::ObjectiveError;
 pub use kl::{Anchor, Estimator, Kl};
 pub use known::Known;
-pub use plan::{Evaluation, Plan, Scored};
+pub use plan::{Evaluation, ObjectivePlan, ScoredResponse};
 pub use preset::Preset;
 pub use ratio::{Against, LOG_RATIO_LIMIT, Ratio, SEQUENCE_LOG_RATIO_LIMIT};
 pub use stats::ObjectiveStats;
@@ -122,7 +122,7 @@ impl Objective {
         self.correction.is_some_and(|correction| correction.spans_the_batch())
     }
 
-    /// Whether entropies enter the loss ([`Scored::entropy`]).
+    /// Whether entropies enter the loss ([`ScoredResponse::entropy`]).
     #[must_use]
     pub fn needs_entropy(&self) -> bool {
         self.entropy_bonus > 0.0 || self.echo_clip.is_some()

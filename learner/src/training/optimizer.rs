@@ -33,7 +33,7 @@ use fused::Coefficients;
 pub use guard::{Guard, MAX_GRADIENT_NORM, SkipCause};
 use norms::Norms;
 pub use norms::{NORM_WINDOW, NORMS_NAME};
-use slot::Slot;
+use slot::ParameterSlot;
 pub use state::{FIRST_MOMENT_PREFIX, SECOND_MOMENT_PREFIX, STEP_NAME};
 
 /// What became of a gradient.
@@ -65,7 +65,7 @@ pub struct StepReport {
 pub struct AdamW {
     config: AdamWConfig,
     schedule: Schedule,
-    slots: Vec<Slot>,
+    slots: Vec<ParameterSlot>,
     updates: u64,
     /// Of the last updates, where the guard compares with them.
     norms: Norms,
@@ -111,7 +111,7 @@ impl AdamW {
             .into_iter()
             .map(|(name, var)| {
                 let fused = fused(var.device());
-                Slot::new(name, var, fused)
+                ParameterSlot::new(name, var, fused)
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { config, schedule, slots, updates: 0, norms: Norms::default() })
@@ -125,7 +125,7 @@ impl AdamW {
 
     /// Names and variables of the parameters, in their fixed order.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &Var)> {
-        self.slots.iter().map(Slot::named_var)
+        self.slots.iter().map(ParameterSlot::named_var)
     }
 
     /// What to report where no step is made. Changes nothing.

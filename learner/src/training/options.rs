@@ -2,9 +2,9 @@
 
 use crate::intake::filter::Filter;
 use crate::intake::filter::options::FilterSection;
-use crate::training::device::DeviceChoice;
+use crate::training::device::TrainDevice;
 use crate::training::lr_schedule::Schedule;
-use crate::training::objective::{Choice, Preset};
+use crate::training::objective::{ObjectiveChoice, Preset};
 use crate::training::optimizer::Guard;
 use crate::training::precision_weights::PrecisionWeights;
 use crate::training::trainer::grouping::GroupBy;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct TrainSection {
     /// The objective and its settings.
-    pub objective: Choice,
+    pub objective: ObjectiveChoice,
     /// Which responses a reward is compared with: `order` (those to the same order), `private_hand`
     /// (those of the batch in which the policy was dealt the same hand) or `batch`.
     pub group_by: GroupBy,
@@ -37,7 +37,7 @@ pub struct TrainSection {
     /// and a third more computing.
     pub activations: Activations,
     /// Where the policy is trained: `auto`, `cpu`, `cuda` or `cuda:N`.
-    pub device: DeviceChoice,
+    pub device: TrainDevice,
     /// Precision of matrix products: `f32`, or `bf16` on a GPU.
     pub compute: Compute,
     /// Updates in a row without a step, after which the run stops.
@@ -53,7 +53,7 @@ pub struct TrainSection {
 impl Default for TrainSection {
     fn default() -> Self {
         Self {
-            objective: Choice::default(),
+            objective: ObjectiveChoice::default(),
             group_by: GroupBy::default(),
             groups_per_update: 16,
             minibatches: 1,
@@ -62,7 +62,7 @@ impl Default for TrainSection {
             max_grad_norm: 1.0,
             micro_batch_tokens: 16 << 10,
             activations: Activations::Keep,
-            device: DeviceChoice::default(),
+            device: TrainDevice::default(),
             compute: Compute::default(),
             max_skipped: 20,
             guard: Guard::default(),

@@ -40,7 +40,7 @@ mod tests {
     use crate::common::testing;
     use echo_protocol::work::order::Purpose;
     use echo_sandbox::task::Response;
-    use echo_sandbox::task::episode::Step;
+    use echo_sandbox::task::episode::EpisodeStep;
     use echo_sandbox::tasks::holdem::turns::response_mask;
 
     /// What opens a message where ECHO-2's mask is computed: a token that no text has.
@@ -63,11 +63,11 @@ mod tests {
                 turns.push(said.len() as u32);
                 response.extend(said);
                 match play.turn(&Response { text: &text, finished: true }, usize::MAX).unwrap() {
-                    Step::Heard(state) => {
+                    EpisodeStep::Heard(state) => {
                         x.push(START);
                         x.extend(workload.encode(&state).unwrap());
                     }
-                    Step::Over { verdict, .. } => break verdict,
+                    EpisodeStep::Over { verdict, .. } => break verdict,
                 }
             };
             several += usize::from(turns.len() > 1);

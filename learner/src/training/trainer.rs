@@ -9,9 +9,9 @@ mod rows;
 use crate::common::workload::{Workload, WorkloadError};
 use crate::intake::buffer::StoredGroup;
 use crate::training::batch::{BatchError, Heard, Sequence, micro_batches, pack};
-use crate::training::device::DeviceError;
+use crate::training::device::TrainDeviceError;
 use crate::training::objective::{
-    Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Scored, step_ends,
+    Known, Objective, ObjectiveError, ObjectiveStats, RewardedResponse, ScoredResponse, step_ends,
 };
 use crate::training::optimizer::{AdamW, AdamWConfig, OptimizerError, SkipCause, StepOutcome, StepReport};
 use crate::training::options::TrainSection;
@@ -22,15 +22,15 @@ use candle_core::{Device, Tensor, Var};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::weights::{Weights, expected_tensors};
 use echo_policy::training::decoder::{Activations, Decoder, DecoderError, Gradients};
-use echo_policy::training::flops::Work;
+use echo_policy::training::flops::ScoringWork;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::order::Purpose;
 use echo_protocol::work::trajectory::Trajectory;
-use echo_sandbox::task::episode::Step;
+use echo_sandbox::task::episode::EpisodeStep;
 use echo_sandbox::task::{Response, TaskError};
 use gaps::Differences;
 use grouping::tags;
-use rows::{Row, rows, scores};
+use rows::{ResponseScores, rows, scores};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -67,7 +67,7 @@ pub enum TrainError {
     Decoder(#[from] DecoderError),
     /// The device that the run file asks for cannot be used.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(#[from] TrainDeviceError),
     /// The sequences cannot be packed.
     #[error(transparent)]
     Batch(#[from] BatchError),
@@ -330,7 +330,7 @@ impl Trainer {
         known: Vec<Known>,
         limit: usize,
         differences: &mut Differences,
-        work: &mut Work,
+        work: &mut ScoringWork,
     ) -> Result<UpdateReport, TrainError> {
         // Of the whole minibatch or of none of it: the part before an overflow would look as if all were well.
         let mut of_step = Differences::default();
@@ -356,7 +356,7 @@ impl Trainer {
         known: Vec<Known>,
         limit: usize,
         differences: &mut Differences,
-        work: &mut Work,
+        work: &mut ScoringWork,
     ) -> Result<(f64, ObjectiveStats), TrainError> {
         let mut plan = self.objective.plan(known, limit)?;
         let whole_groups = self.objective.needs_whole_groups();
@@ -365,8 +365,12 @@ impl Trainer {
         for part in &micro_batches(sequences, self.micro_batch_tokens, 1, whole_groups)? {
             *work += self.pass(sequences, part, |scores| {
                 let rows = part.iter().zip(scores);
-                let scored: Vec<Scored<'_>> = rows
-                    .map(|(&response, row)| Scored { response, logp: &row.logp, entropy: &row.entropy })
+                let scored: Vec<ScoredResponse<'_>> = rows
+                    .map(|(&response, row)| ScoredResponse {
+                        response,
+                        logp: &row.logp,
+                        entropy: &row.entropy,
+                    })
                     .collect();
                 // Known only now, where the policy was not scored before.
                 scored.iter().for_each(|s| differences.bound(plan.known_mut(s.response), s.logp));
@@ -387,7 +391,7 @@ impl Trainer {
             let weight = self.precision_weight.of(&stored.group.precision);
             for (trajectory, &succeeded) in stored.group.trajectories.iter().zip(&stored.correct) {
                 let (reward, length) = (f64::from(trajectory.reward), trajectory.response.len());
-                outcomes.push(Outcome { reward, length, group });
+                outcomes.push(RewardedResponse { reward, length, group });
                 let behaviour = trajectory.logprobs.iter().map(|logp| f64::from(*logp)).collect();
                 let step_ends = match self.objective.echo_clip {
                     Some(_) => steps(workload, trajectory),
@@ -427,8 +431,8 @@ impl Trainer {
         &mut self,
         sequences: &[Sequence],
         part: &[usize],
-        loss: impl FnOnce(&[Row]) -> Result<(Vec<Vec<f64>>, Vec<Vec<f64>>), TrainError>,
-    ) -> Result<Work, TrainError> {
+        loss: impl FnOnce(&[ResponseScores]) -> Result<(Vec<Vec<f64>>, Vec<Vec<f64>>), TrainError>,
+    ) -> Result<ScoringWork, TrainError> {
         let (packed, targets) = pack(sequences, part)?;
         let scored = self.decoder.score_for_training(&packed, &targets, self.activations)?;
         let (d_logp, d_entropy) = loss(&rows(scored.scores(), sequences, part))?;
@@ -436,7 +440,7 @@ impl Trainer {
         let (d_logp, d_entropy) = (narrow(d_logp), narrow(d_entropy));
         let d_entropy = (!d_entropy.is_empty()).then_some(d_entropy.as_slice());
         scored.backward(&d_logp, d_entropy, &mut self.gradients)?;
-        Ok(Work::of(&packed, &targets))
+        Ok(ScoringWork::of(&packed, &targets))
     }
 }
 
@@ -494,8 +498,10 @@ pub fn example(workload: &Workload, counter: u64) -> Result<Sequence, TrainError
             break;
         }
         match play.turn(&Response { text: &text, finished: true }, usize::MAX)? {
-            Step::Heard(text) => heard.push(Heard { after: response.len(), tokens: workload.heard(&text)? }),
-            Step::Over { .. } => break,
+            EpisodeStep::Heard(text) => {
+                heard.push(Heard { after: response.len(), tokens: workload.heard(&text)? })
+            }
+            EpisodeStep::Over { .. } => break,
         }
     }
     Ok(Sequence { prompt: workload.prompt(&order)?, response, heard, group: 0 })

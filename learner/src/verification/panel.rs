@@ -45,13 +45,13 @@ use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::verification::{Offer, Opinion};
 
-use crate::reputation::network::Network;
+use crate::reputation::network::NetworkPrefix;
 use crate::reputation::owner::{Owner, Owners};
-use case::Case;
+use case::PanelCase;
 use owners::Accounts;
-use pace::Pace;
+use pace::VersionPace;
 use settled::Settled;
-use verifier::Verifier;
+use verifier::PanelVerifier;
 
 /// Most verifiers on offer.
 pub const MAX_VERIFIERS: usize = 1024;
@@ -91,7 +91,7 @@ pub struct Question {
     /// The key of the node that made it; none of its owner's verifiers is asked.
     pub producer: PublicKey,
     /// Where that one is.
-    pub network: Option<Network>,
+    pub network: Option<NetworkPrefix>,
     /// The policies that it names.
     pub versions: BTreeSet<PolicyVersion>,
     /// The last version at which it may be trained on, where that may pass while it waits.
@@ -122,7 +122,7 @@ pub enum Ruling {
 
 /// What a report came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ReportOutcome {
     /// Nobody has asked for it.
     Unasked,
     /// It says nothing more by itself.
@@ -138,8 +138,8 @@ pub enum Heard {
 pub struct Panel {
     config: PanelConfig,
     secret: [u8; 32],
-    verifiers: BTreeMap<PublicKey, Verifier>,
-    cases: BTreeMap<ContentId, Case>,
+    verifiers: BTreeMap<PublicKey, PanelVerifier>,
+    cases: BTreeMap<ContentId, PanelCase>,
     /// Bytes of all cases.
     bytes: usize,
     settled: Settled,
@@ -147,7 +147,7 @@ pub struct Panel {
     /// Who went while it owed a report, or could not tell what can be told, whose it was, and until
     /// when it is not asked.
     debtors: BTreeMap<PublicKey, (Owner, UnixMillis)>,
-    pace: Pace,
+    pace: VersionPace,
     /// The time, as far as it was told.
     now: UnixMillis,
 }
@@ -182,26 +182,26 @@ impl Panel {
             settled: Settled::default(),
             accounts: Accounts::default(),
             debtors: BTreeMap::new(),
-            pace: Pace::default(),
+            pace: VersionPace::default(),
             now: UnixMillis(0),
         }
     }
 
     /// Takes a verifier in, or what it offers from now on. False where there are too many.
-    pub fn offer(&mut self, key: PublicKey, network: Option<Network>, offer: &Offer) -> bool {
+    pub fn offer(&mut self, key: PublicKey, network: Option<NetworkPrefix>, offer: &Offer) -> bool {
         if let Some(verifier) = self.verifiers.get_mut(&key) {
             verifier.offers(offer);
             return true;
         }
         let room = self.verifiers.len() < MAX_VERIFIERS;
         if room {
-            self.verifiers.insert(key, Verifier::new(network, offer));
+            self.verifiers.insert(key, PanelVerifier::new(network, offer));
         }
         room
     }
 
     /// Notes where a verifier is. What it owes stays with the owner that it had, if any was known.
-    pub fn moved(&mut self, key: &PublicKey, network: Option<Network>) {
+    pub fn moved(&mut self, key: &PublicKey, network: Option<NetworkPrefix>) {
         let Some(verifier) = self.verifiers.get_mut(key) else { return };
         let before = std::mem::replace(&mut verifier.network, network);
         let owes = before.is_some() && !verifier.asked().is_empty();
@@ -242,12 +242,12 @@ impl Panel {
         }
         let deadline = now.plus(within_ms);
         self.bytes += question.bytes;
-        self.cases.insert(question.group, Case::new(&chosen, deadline, question.bytes));
+        self.cases.insert(question.group, PanelCase::new(&chosen, deadline, question.bytes));
         Some(chosen)
     }
 
-    /// Takes what a verifier says of a group; [`Heard`] says what follows.
-    pub fn report(&mut self, key: &PublicKey, group: &ContentId, said: Said) -> Heard {
+    /// Takes what a verifier says of a group; [`ReportOutcome`] says what follows.
+    pub fn report(&mut self, key: &PublicKey, group: &ContentId, said: Said) -> ReportOutcome {
         let says = self.cases.get_mut(group).is_some_and(|case| case.says(key, said));
         // What it cannot tell takes its place until somebody has.
         let keeps = self.cases.get(group).is_some_and(|case| case.unable().any(|unable| unable == *key));
@@ -259,14 +259,14 @@ impl Panel {
                 verifier.was_in_time();
                 self.accounts.was_in_time(self.config.owners.owner(*key, verifier.network));
             }
-            return case.rule(self.config.k, false).map_or(Heard::Noted, Heard::Ruled);
+            return case.rule(self.config.k, false).map_or(ReportOutcome::Noted, ReportOutcome::Ruled);
         }
         match (self.settled.take(group, key), said) {
-            (Some(sound), Said::Sound) => Heard::Judged(sound),
-            (Some(sound), Said::Lie) => Heard::Judged(!sound),
-            (Some(_), Said::Unable) => Heard::Noted,
-            (None, _) if asked => Heard::Noted,
-            (None, _) => Heard::Unasked,
+            (Some(sound), Said::Sound) => ReportOutcome::Judged(sound),
+            (Some(sound), Said::Lie) => ReportOutcome::Judged(!sound),
+            (Some(_), Said::Unable) => ReportOutcome::Noted,
+            (None, _) if asked => ReportOutcome::Noted,
+            (None, _) => ReportOutcome::Unasked,
         }
     }
 
@@ -339,7 +339,7 @@ impl Panel {
         self.verifiers.len()
     }
 
-    fn remove(&mut self, group: &ContentId) -> Option<Case> {
+    fn remove(&mut self, group: &ContentId) -> Option<PanelCase> {
         let case = self.cases.remove(group)?;
         self.bytes -= case.bytes;
         for key in case.unable() {
@@ -352,7 +352,7 @@ impl Panel {
 
     /// Notes that a verifier is none of those any more that its owner has there, and whether
     /// it `owes` a report.
-    fn left(&mut self, key: PublicKey, network: Option<Network>, owes: bool) {
+    fn left(&mut self, key: PublicKey, network: Option<NetworkPrefix>, owes: bool) {
         let owner = self.owner(key, network);
         if owes {
             self.owes(key, owner, DEBT_MS);
@@ -422,7 +422,7 @@ impl Panel {
     }
 
     /// Whose a key is that is connected from `network`.
-    pub(crate) fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
+    pub(crate) fn owner(&self, key: PublicKey, network: Option<NetworkPrefix>) -> Owner {
         self.config.owners.owner(key, network)
     }
 

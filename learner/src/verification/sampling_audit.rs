@@ -22,7 +22,9 @@ use crate::intake::admission::{Refusal, Rejection};
 use crate::reputation::Fault;
 use crate::training::sequences;
 use crate::verification::republished::Republished;
-use echo_policy::audit::{AuditError, Auditor, CannotAudit, Finding, Sample, Standard, VersionWeights};
+use echo_policy::audit::{
+    AuditError, Auditor, CannotAudit, ClaimedSample, SampleFinding, Standard, VersionWeights,
+};
 use echo_policy::model::weights::Weights;
 use echo_policy::training::decoder::{Decoder, DecoderError};
 use echo_protocol::run::precision::Caches;
@@ -175,7 +177,7 @@ impl SamplingAudit {
         &self,
         group: &TrajectoryGroup,
         policies: &[Arc<VersionWeights>],
-    ) -> Result<Finding, Rejection> {
+    ) -> Result<SampleFinding, Rejection> {
         self.find_in_part(group, 0..group.trajectories.len(), policies)
     }
 
@@ -184,7 +186,7 @@ impl SamplingAudit {
         group: &TrajectoryGroup,
         part: Range<usize>,
         policies: &[Arc<VersionWeights>],
-    ) -> Result<Finding, Rejection> {
+    ) -> Result<SampleFinding, Rejection> {
         let params = self.workload.sampling();
         let standard = Standard::of(group.precision.as_str(), params.temperature);
         let standard = standard.map_err(|error| cannot(group, &error))?;
@@ -193,13 +195,13 @@ impl SamplingAudit {
         let sequences = sequences::of_order(&self.workload, &order, trajectories);
         let sequences = sequences.map_err(|error| Rejection::retry(&error))?;
         let Some(prompt) = sequences.first().map(|sequence| sequence.prompt.as_slice()) else {
-            return Ok(Finding::default());
+            return Ok(SampleFinding::default());
         };
         let seed = order.sampler_seed();
         let samples = part.zip(trajectories).zip(&sequences).map(|((index, trajectory), sequence)| {
             let tokens = sequence.tokens().skip(sequence.prompt.len());
             let versions = trajectory.token_versions().map(|version| version.0);
-            let sample = Sample::new(index as u32, tokens, &trajectory.logprobs, versions);
+            let sample = ClaimedSample::new(index as u32, tokens, &trajectory.logprobs, versions);
             match group.caches {
                 Caches::Recomputed => sample,
                 Caches::Kept => sample.with_kept_caches(group.recomputed.clone()),
@@ -256,7 +258,7 @@ fn cannot(group: &TrajectoryGroup, error: &CannotAudit) -> Rejection {
 ///
 /// # Errors
 /// [`RefuseReason::Sampling`], which is held against the node.
-pub fn verdict(group: &TrajectoryGroup, found: &Finding) -> Result<(), Rejection> {
+pub fn verdict(group: &TrajectoryGroup, found: &SampleFinding) -> Result<(), Rejection> {
     match found.fault {
         None => Ok(()),
         Some(fault) => Err(Refusal::new(RefuseReason::Sampling, fault.to_string()).of(group.counter).into()),

@@ -128,8 +128,10 @@ mod tests {
     async fn a_client_is_served_until_the_server_is_stopped() {
         use echo_sandbox::programs::checkers::Checker;
         use echo_sandbox::programs::server::Client;
-        use echo_sandbox::programs::service::Request;
-        use echo_sandbox::programs::{Checking, Language, Options, Submission, Suite, Test, Verdict};
+        use echo_sandbox::programs::service::JudgeRequest;
+        use echo_sandbox::programs::{
+            Checking, JudgeOptions, Language, ProgramVerdict, Submission, Suite, Test,
+        };
 
         let dir = tempfile::tempdir().unwrap();
         let options = VerifyServer {
@@ -153,7 +155,7 @@ mod tests {
             let suite = Suite::new(vec![test], Checking::Stock(Checker::Ncmp));
             let source = "print(sum(map(int, input().split())))".to_owned();
             let submission = Submission { language: Language::Python, source };
-            let request = Request::Program { submission, suite, options: Options::default() };
+            let request = JudgeRequest::Program { submission, suite, options: JudgeOptions::default() };
             let reports = client.judge(request).unwrap();
             reports.map(|report| report.unwrap().verdict).collect::<Vec<_>>()
         };
@@ -165,7 +167,7 @@ mod tests {
         };
         let (served, verdicts) = tokio::join!(serve(&options, &data, &stop), asking);
         served.expect("this test runs a program, for which this machine lacks what follows");
-        assert_eq!(verdicts, [Verdict::Accepted]);
+        assert_eq!(verdicts, [ProgramVerdict::Accepted]);
         assert!(!options.socket.exists());
         assert!(data.tests().is_dir());
     }

@@ -32,7 +32,7 @@ use echo_protocol::work::trajectory::TrajectoryGroup;
 use crate::state::state_file;
 use crate::state::state_file::StateError;
 use log::Pile;
-use refusals::Refused;
+use refusals::RefusalCounts;
 
 pub use log::MAX_PILE_BYTES;
 pub use refusals::RefusedGroups;
@@ -100,7 +100,7 @@ pub struct Ledger {
     run: RunId,
     me: PublicKey,
     pile: Pile,
-    refused: Refused,
+    refused: RefusalCounts,
 }
 
 impl Ledger {
@@ -114,7 +114,7 @@ impl Ledger {
         let path = dir.join(format!("{run}.receipts"));
         log::set_aside(&path, &me)?;
         let pile = Pile::open(&path, charter)?;
-        let refused = Refused::open(dir.join(format!("{run}.refused.json")))?;
+        let refused = RefusalCounts::open(dir.join(format!("{run}.refused.json")))?;
         Ok(Self { learner: opened.learner, run, me, pile, refused })
     }
 

@@ -27,7 +27,7 @@ use crate::delivery::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
 use crate::delivery::receipts::{Ledger, LedgerError, ReceiptError};
 use crate::learner_link::backoff::Backoff;
 use crate::status::node_state::Board;
-use in_flight::Flight;
+use in_flight::GroupsInFlight;
 
 /// Groups under way at once.
 pub const WINDOW: usize = 16;
@@ -93,7 +93,7 @@ impl Uplink {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut changes = self.outbox.changes();
         let mut window = WINDOW;
-        let mut flight = Flight::new(window);
+        let mut flight = GroupsInFlight::new(window);
         let mut paused = LastMessage::default();
         loop {
             while self.outbox.is_empty() {
@@ -122,7 +122,7 @@ impl Uplink {
     }
 
     /// Sends and receives until either fails.
-    async fn converse(&self, stream: Stream, flight: &Flight) -> UplinkError {
+    async fn converse(&self, stream: Stream, flight: &GroupsInFlight) -> UplinkError {
         let (reader, writer) = stream.split();
         let ended = tokio::select! {
             ended = self.send(writer, flight) => ended,
@@ -137,7 +137,7 @@ impl Uplink {
     async fn send(
         &self,
         mut writer: impl AsyncWrite + Unpin,
-        flight: &Flight,
+        flight: &GroupsInFlight,
     ) -> Result<Infallible, UplinkError> {
         let mut changes = self.outbox.changes();
         loop {
@@ -158,7 +158,7 @@ impl Uplink {
     async fn receive(
         &self,
         mut reader: impl AsyncRead + Unpin,
-        flight: &Flight,
+        flight: &GroupsInFlight,
     ) -> Result<Infallible, UplinkError> {
         loop {
             let frame = {
@@ -176,7 +176,7 @@ impl Uplink {
         }
     }
 
-    async fn answered(&self, answer: Answer, flight: &Flight) -> Result<(), UplinkError> {
+    async fn answered(&self, answer: Answer, flight: &GroupsInFlight) -> Result<(), UplinkError> {
         // An answer without a name can only mean a group that is alone under way.
         let named = answer.counter.or_else(|| flight.only());
         let Some(counter) = named else { return Err(UplinkError::Unnamed) };

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use echo_policy::generation::device::{DeviceError, Found, Survey};
+use echo_policy::generation::device::{DeviceError, FoundDevice, Survey};
 use echo_policy::generation::{AnyBackend, Device, DeviceChoice, EngineError, Policy};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::precision::Precision;
@@ -25,7 +25,7 @@ pub struct Ladder {
 #[derive(Debug)]
 enum Rung {
     /// Listed by the survey, and not opened yet.
-    Found(Found),
+    Found(FoundDevice),
     /// In use, or ready to be.
     Open(Device),
     /// Lost, or not to be opened.
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_device_that_does_not_open_is_passed_over() {
-        let gone = Found {
+        let gone = FoundDevice {
             name: "Gone".into(),
             about: About::Cuda { index: 1 << 20, memory_bytes: 1, capability: (9, 0), driver: (12, 0) },
             precisions: vec![Precision::F32],

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use echo_policy::bench_models::{Size, weights};
-use echo_policy::generation::device::{DeviceError, Found, Survey};
+use echo_policy::generation::device::{DeviceError, FoundDevice, Survey};
 use echo_policy::generation::{EngineError, set_threads};
-use echo_policy::model::config::ConfigError;
+use echo_policy::model::config::ModelConfigError;
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::WeightsError;
 use echo_protocol::run::charter::Charter;
@@ -26,7 +26,7 @@ use crate::state::state_file;
 use crate::state::state_file::StateError;
 use crate::status::node_state::Board;
 
-pub use measure::Rates;
+pub use measure::DeviceRates;
 
 /// Longest measurement, in seconds.
 const LONGEST: u32 = 600;
@@ -59,7 +59,7 @@ pub enum HardwareError {
     Precision(#[from] NotTaken),
     /// The model cannot be made.
     #[error(transparent)]
-    Model(#[from] ConfigError),
+    Model(#[from] ModelConfigError),
     /// Its weights cannot be made.
     #[error(transparent)]
     Weights(#[from] WeightsError),
@@ -73,7 +73,7 @@ pub enum HardwareError {
 
 /// What was found, and what was measured.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct HardwareReport {
     /// All devices that were found, used or not.
     pub devices: Vec<Listed>,
     /// Why there are none of a kind.
@@ -83,7 +83,7 @@ pub struct Report {
     /// Threads that the processor computes with.
     pub threads: usize,
     /// What the device that is used was able to do.
-    pub measured: Option<Rates>,
+    pub measured: Option<DeviceRates>,
 }
 
 /// A device, and what becomes of it.
@@ -93,14 +93,14 @@ pub struct Listed {
     pub device: String,
     /// What the survey found of it.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: FoundDevice,
     /// Whether it is the one that is used.
     pub used: bool,
     /// Why it is used, or not.
     pub why: String,
 }
 
-impl Report {
+impl HardwareReport {
     /// Looks for devices, and says what becomes of each with these settings.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Report {
     fn of(survey: Survey, settings: &Settings, precision: Precision) -> Result<Self, HardwareError> {
         let choice = &settings.device;
         let ladder = survey.ladder(choice, precision)?;
-        let listed = |found: Found| {
+        let listed = |found: FoundDevice| {
             let place = ladder.iter().position(|rung| *rung == found);
             let why = match (place, found.suits(choice, precision)) {
                 (Some(0), _) => format!("the best for {choice} that computes in {precision}"),
@@ -159,7 +159,7 @@ impl Report {
         if let Some(listed) = used.and_then(|at| self.devices.get_mut(at)).filter(|listed| !listed.used) {
             (listed.used, listed.why) = (true, "the next that could be opened".to_owned());
         }
-        let task = measure::Task {
+        let task = measure::MeasurementTask {
             device: device.name(),
             size: hardware.size,
             seconds: f64::from(hardware.seconds),
@@ -198,7 +198,7 @@ pub fn expected(
     parameters: u64,
     response: u32,
 ) -> Option<f32> {
-    let rates: Option<Rates> = state_file::read(&settings.data().hardware()).unwrap_or_else(|error| {
+    let rates: Option<DeviceRates> = state_file::read(&settings.data().hardware()).unwrap_or_else(|error| {
         tracing::debug!(%error, "what was measured is of no use");
         None
     });

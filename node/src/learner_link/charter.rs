@@ -6,7 +6,7 @@ use echo_protocol::run::charter::Charter;
 use echo_protocol::wire::signed::Signed;
 
 use crate::learner_link::backoff::Backoff;
-use crate::learner_link::client::Learner;
+use crate::learner_link::client::LearnerClient;
 use crate::learner_link::discovery::{Discovery, FIRST_PAUSE, LONGEST_PAUSE};
 use crate::preflight::Ready;
 use crate::state::charter_file::opens;
@@ -20,7 +20,7 @@ use crate::state::charter_file::opens;
 /// [`NetError`] when no host can be started here.
 pub async fn fetch_charter(ready: &Ready, agent: &str) -> Result<Signed<Charter>, NetError> {
     let (host, _events) = Host::start(HostConfig::client(ready.identity.secret(), agent)).await?;
-    let learner = Learner::new(host.clone(), ready.learner);
+    let learner = LearnerClient::new(host.clone(), ready.learner);
     let mut discovery =
         Discovery::new(host.clone(), ready.learner, &ready.bootstraps, ready.data.known_peers());
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use echo_protocol::control::heartbeat::Heartbeat;
-use echo_protocol::control::requests::{MAX_LEASES, MAX_NEIGHBOURS, Neighbourhood, Request, Response};
+use echo_protocol::control::requests::{
+    ControlRequest, ControlResponse, MAX_LEASES, MAX_NEIGHBOURS, Neighbourhood,
+};
 use echo_protocol::net::{Host, NetError, PeerId};
 use echo_protocol::run::charter::Charter;
 use echo_protocol::run::epoch::Epoch;
@@ -45,7 +47,7 @@ pub enum AskError {
 
 /// What is new at the learner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct LearnerNews {
     /// The learner's epoch, one higher with each of its starts.
     pub epoch: Epoch,
     /// The learner's wall clock.
@@ -69,12 +71,12 @@ pub struct Newest {
 
 /// The learner, as far as one can ask it.
 #[derive(Clone)]
-pub struct Learner {
+pub struct LearnerClient {
     host: Host,
     peer: PeerId,
 }
 
-impl Learner {
+impl LearnerClient {
     /// The learner with this peer id.
     pub fn new(host: Host, peer: PeerId) -> Self {
         Self { host, peer }
@@ -90,8 +92,8 @@ impl Learner {
     /// # Errors
     /// [`AskError`], like all questions here.
     pub async fn charter(&self) -> Result<Signed<Charter>, AskError> {
-        match self.ask(&Request::Charter, "charter").await? {
-            Response::Charter(charter) => Ok(charter),
+        match self.ask(&ControlRequest::Charter, "charter").await? {
+            ControlResponse::Charter(charter) => Ok(charter),
             _ => Err(AskError::OffTopic { asked: "charter" }),
         }
     }
@@ -100,11 +102,11 @@ impl Learner {
     ///
     /// # Errors
     /// [`AskError`]; a refusal means that this node is banned, or that the fleet is full.
-    pub async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<News, AskError> {
-        match self.ask(&Request::Heartbeat(heartbeat), "heartbeat").await? {
-            Response::News { epoch, wall, newest, neighbourhood, ended } => {
+    pub async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<LearnerNews, AskError> {
+        match self.ask(&ControlRequest::Heartbeat(heartbeat), "heartbeat").await? {
+            ControlResponse::News { epoch, wall, newest, neighbourhood, ended } => {
                 let neighbourhood = neighbourhood.map(Neighbourhood::bounded);
-                Ok(News { epoch, wall, newest, neighbourhood, ended })
+                Ok(LearnerNews { epoch, wall, newest, neighbourhood, ended })
             }
             _ => Err(AskError::OffTopic { asked: "heartbeat" }),
         }
@@ -115,8 +117,8 @@ impl Learner {
     /// # Errors
     /// [`AskError`]; `None` within `Ok` when nothing is published yet.
     pub async fn newest_manifest(&self) -> Result<Option<Signed<Manifest>>, AskError> {
-        match self.ask(&Request::Manifest(None), "manifest").await? {
-            Response::Manifest(manifest) => Ok(manifest),
+        match self.ask(&ControlRequest::Manifest(None), "manifest").await? {
+            ControlResponse::Manifest(manifest) => Ok(manifest),
             _ => Err(AskError::OffTopic { asked: "manifest" }),
         }
     }
@@ -126,8 +128,8 @@ impl Learner {
     /// # Errors
     /// [`AskError`]; a version that is gone is no error.
     pub async fn manifest_of(&self, version: PolicyVersion) -> Result<Option<Signed<Manifest>>, AskError> {
-        match self.ask(&Request::Manifest(Some(version)), "manifest").await? {
-            Response::Manifest(manifest) => Ok(manifest),
+        match self.ask(&ControlRequest::Manifest(Some(version)), "manifest").await? {
+            ControlResponse::Manifest(manifest) => Ok(manifest),
             _ => Err(AskError::OffTopic { asked: "manifest" }),
         }
     }
@@ -142,8 +144,8 @@ impl Learner {
         orders: u32,
         last: Option<HeldOrder>,
     ) -> Result<(Vec<Signed<Lease>>, u32), AskError> {
-        match self.ask(&Request::Lease { orders, last }, "lease").await? {
-            Response::Leases { mut leases, retry_after_ms } => {
+        match self.ask(&ControlRequest::Lease { orders, last }, "lease").await? {
+            ControlResponse::Leases { mut leases, retry_after_ms } => {
                 leases.truncate(MAX_LEASES);
                 Ok((leases, retry_after_ms))
             }
@@ -156,8 +158,8 @@ impl Learner {
     /// # Errors
     /// [`AskError::Net`] is worth another try, the others are not.
     pub async fn give_back(&self, returned: Returned) -> Result<(), AskError> {
-        match self.ask(&Request::Return(returned), "return").await? {
-            Response::Returned => Ok(()),
+        match self.ask(&ControlRequest::Return(returned), "return").await? {
+            ControlResponse::Returned => Ok(()),
             _ => Err(AskError::OffTopic { asked: "return" }),
         }
     }
@@ -168,16 +170,16 @@ impl Learner {
     /// [`AskError`]; `None` within `Ok` for a node that sent no heartbeat yet.
     pub async fn neighbours(&self, mut lost: Vec<PublicKey>) -> Result<Option<Neighbourhood>, AskError> {
         lost.truncate(MAX_NEIGHBOURS);
-        match self.ask(&Request::Neighbours { lost }, "neighbours").await? {
-            Response::Neighbours(neighbourhood) => Ok(neighbourhood.map(Neighbourhood::bounded)),
+        match self.ask(&ControlRequest::Neighbours { lost }, "neighbours").await? {
+            ControlResponse::Neighbours(neighbourhood) => Ok(neighbourhood.map(Neighbourhood::bounded)),
             _ => Err(AskError::OffTopic { asked: "neighbours" }),
         }
     }
 
-    async fn ask(&self, request: &Request, asked: &'static str) -> Result<Response, AskError> {
+    async fn ask(&self, request: &ControlRequest, asked: &'static str) -> Result<ControlResponse, AskError> {
         let answer = self.host.request(self.peer, request.to_bytes()?, ANSWER_WITHIN).await?;
-        match Response::from_bytes(&answer)? {
-            Response::Refused(reason) => {
+        match ControlResponse::from_bytes(&answer)? {
+            ControlResponse::Refused(reason) => {
                 // The text comes from the network and goes into a log line.
                 let reason = reason.chars().filter(|c| !c.is_control()).take(200).collect();
                 Err(AskError::Refused { asked, reason })

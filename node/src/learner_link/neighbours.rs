@@ -11,7 +11,7 @@ use crate::status::node_state::Board;
 
 /// The current neighbourhood. Clones share it.
 #[derive(Clone)]
-pub struct Neighbours {
+pub struct CurrentNeighbours {
     host: Host,
     snapshots: Snapshots,
     board: Arc<Board>,
@@ -19,7 +19,7 @@ pub struct Neighbours {
     digest: Arc<Mutex<u64>>,
 }
 
-impl Neighbours {
+impl CurrentNeighbours {
     /// No neighbours yet: the learner has named none.
     pub fn new(host: Host, snapshots: Snapshots, board: Arc<Board>) -> Self {
         Self { host, snapshots, board, digest: Arc::default() }

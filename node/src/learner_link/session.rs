@@ -21,10 +21,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::learner_link::backoff::Backoff;
-use crate::learner_link::client::{AskError, Learner, Newest, News};
+use crate::learner_link::client::{AskError, LearnerClient, LearnerNews, Newest};
 use crate::learner_link::discovery::{Discovery, FIRST_PAUSE, LONGEST_PAUSE};
-use crate::learner_link::neighbours::Neighbours;
-use crate::status::node_state::{Board, Download, State, Traffic};
+use crate::learner_link::neighbours::CurrentNeighbours;
+use crate::status::node_state::{Board, Download, NodeActivity, SnapshotTraffic};
 
 /// Unanswered heartbeats after which the connection is given up and the learner looked for anew.
 const MAX_MISSED: u32 = 2;
@@ -64,13 +64,13 @@ pub struct Session {
     /// Finds the learner at first, and whenever it is lost.
     pub discovery: Discovery,
     /// Asked for its charter, and sent the heartbeats.
-    pub learner: Learner,
+    pub learner: LearnerClient,
     /// Its key and the run.
     pub run: RunId,
     /// Says what neighbours gave.
     pub snapshots: Snapshots,
     /// Takes over the neighbours that the learner names.
-    pub neighbours: Neighbours,
+    pub neighbours: CurrentNeighbours,
     /// Where the owner sees what happens.
     pub board: Arc<Board>,
     /// What is installed: told to the learner at once.
@@ -206,7 +206,7 @@ impl Session {
         }
     }
 
-    async fn take(&mut self, news: News) -> Result<(), Stopped> {
+    async fn take(&mut self, news: LearnerNews) -> Result<(), Stopped> {
         let newest = Some(Newest { epoch: news.epoch, version: news.newest });
         self.newest.send_if_modified(|known| std::mem::replace(known, newest) != newest);
         self.compare_clocks(news.wall);
@@ -265,8 +265,8 @@ impl Session {
         self.board.set(|facts| {
             facts.learner = up;
             facts.silence = None;
-            if up && facts.state == State::Joining {
-                facts.state = State::WaitingForSnapshot;
+            if up && facts.state == NodeActivity::Joining {
+                facts.state = NodeActivity::WaitingForSnapshot;
             }
         });
     }
@@ -292,8 +292,8 @@ fn uplinks(stats: &SnapshotStats) -> Vec<UplinkReport> {
     rotten.take(MAX_NEIGHBOURS / 2).chain(others).take(MAX_NEIGHBOURS).map(report).collect()
 }
 
-fn traffic(stats: &SnapshotStats) -> Traffic {
-    Traffic {
+fn traffic(stats: &SnapshotStats) -> SnapshotTraffic {
+    SnapshotTraffic {
         received_bytes: stats.received_bytes,
         sent_bytes: stats.sent_bytes,
         groups: stats.relay.groups,

@@ -13,7 +13,7 @@ use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::time::UnixMillis;
 use echo_sandbox::tasks::registry;
 
-use super::{MIN_FREE_BYTES, MIN_RATE, OTHER_THREADS, Problem, Target};
+use super::{MIN_FREE_BYTES, MIN_RATE, OTHER_THREADS, Problem, TargetRun};
 use crate::devices::precision;
 use crate::settings::range::{cores, within};
 use crate::settings::{MAX_ORDERS, MIN_ORDERS, Settings};
@@ -95,9 +95,9 @@ pub(super) fn resolver(
     check().map_err(Problem::NoResolver)
 }
 
-pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<Target, Problem> {
-    let runs: Vec<Target> =
-        list.learners().map(|(name, learner)| Target { name: name.to_owned(), learner }).collect();
+pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<TargetRun, Problem> {
+    let runs: Vec<TargetRun> =
+        list.learners().map(|(name, learner)| TargetRun { name: name.to_owned(), learner }).collect();
     let named: Vec<String> = runs.iter().map(|run| format!("{} ({})", run.name, run.learner)).collect();
     let available = match named.as_slice() {
         [] => "ask the list's keeper for one that lists a run".to_owned(),
@@ -105,7 +105,7 @@ pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<Target, Pro
     };
     let problem = |what: String| Problem::Run { what, available };
     let Some(wanted) = &settings.run else {
-        return match <[Target; 1]>::try_from(runs) {
+        return match <[TargetRun; 1]>::try_from(runs) {
             Ok([run]) => Ok(run),
             Err(runs) => Err(problem(format!("the peer list has {} runs", runs.len()))),
         };
@@ -119,7 +119,7 @@ pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<Target, Pro
 }
 
 /// The run's charter, where it is known from an earlier start. A run that is new to this node is looked at when it is joined.
-pub(super) fn kept_charter(data: &DataDir, target: &Target) -> Option<Charter> {
+pub(super) fn kept_charter(data: &DataDir, target: &TargetRun) -> Option<Charter> {
     let kept = charter_file::kept_charter(data, &target.learner)?;
     Charter::open(&kept).ok().map(|(_, charter)| charter)
 }

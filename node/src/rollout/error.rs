@@ -3,7 +3,7 @@
 use echo_policy::generation::EngineError;
 
 use crate::delivery::outbox::OutboxError;
-use crate::workload::WorkloadError;
+use crate::workload::NodeWorkloadError;
 
 /// Why what was in flight came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +11,7 @@ pub(crate) enum RolloutError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
-    Workload(#[from] WorkloadError),
+    Workload(#[from] NodeWorkloadError),
     #[error(transparent)]
     Outbox(#[from] OutboxError),
 }
@@ -21,7 +21,7 @@ impl RolloutError {
     pub(crate) fn is_of_order(&self) -> bool {
         match self {
             Self::Engine(error) => error.is_of_request(),
-            Self::Workload(WorkloadError::Tokenizer(error)) => error.is_of_text(),
+            Self::Workload(NodeWorkloadError::Tokenizer(error)) => error.is_of_text(),
             Self::Workload(_) | Self::Outbox(_) => false,
         }
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use echo_policy::generation;
-use echo_policy::generation::{AnyBackend, Backend, Completion, EngineError, Generation, Limits, Ticket};
+use echo_policy::generation::{
+    AnyBackend, Backend, Completion, EngineError, Generation, GenerationLimits, Ticket,
+};
 use echo_policy::text::tokenizer::Tokenizer;
 use echo_protocol::run::charter::Takeover;
 use echo_protocol::run::precision::{Caches, PrecisionName};
@@ -18,32 +20,36 @@ use echo_protocol::work::trajectory::TrajectoryGroup;
 use crate::devices::fallback::Ladder;
 use crate::rollout::error::RolloutError;
 use crate::rollout::orders::LeasedOrder;
-use crate::rollout::sample::Sample;
+use crate::rollout::sample::RunningSample;
 use crate::snapshots::install::Installed;
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::{NodeWorkload, NodeWorkloadError};
 
 /// How long a newer policy waits for orders that still go on under the one before the last; then their caches are given up.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// Orders in flight. They come and go; their samples are generated together, each in the episode that it plays.
-pub(crate) struct Flight<'w> {
-    workload: &'w Workload,
+pub(crate) struct OrdersInFlight<'w> {
+    workload: &'w NodeWorkload,
     generation: Generation<AnyBackend>,
     in_use: Arc<Installed>,
     /// Waits to take over.
     next: Option<Arc<Installed>>,
-    orders: BTreeMap<Ticket, (LeasedOrder, Vec<Sample<'w>>)>,
+    orders: BTreeMap<Ticket, (LeasedOrder, Vec<RunningSample<'w>>)>,
 }
 
 /// An order whose samples have come to their ends, and the group that it became: signed, or why not.
 pub(crate) type Landed = (HeldOrder, Result<Vec<u8>, String>);
 
-impl<'w> Flight<'w> {
-    pub(crate) fn new(workload: &'w Workload, installed: Arc<Installed>, limits: Limits) -> Self {
+impl<'w> OrdersInFlight<'w> {
+    pub(crate) fn new(
+        workload: &'w NodeWorkload,
+        installed: Arc<Installed>,
+        limits: GenerationLimits,
+    ) -> Self {
         let takeover = match workload.takeover() {
-            Takeover::Recompute => generation::Takeover::Recompute,
-            Takeover::Keep => generation::Takeover::Keep,
-            Takeover::Wait => generation::Takeover::Wait,
+            Takeover::Recompute => generation::PolicyTakeover::Recompute,
+            Takeover::Keep => generation::PolicyTakeover::Keep,
+            Takeover::Wait => generation::PolicyTakeover::Wait,
         };
         let generation = Generation::new(installed.policy.clone(), limits, takeover);
         Self { workload, generation, in_use: installed, next: None, orders: BTreeMap::new() }
@@ -53,8 +59,8 @@ impl<'w> Flight<'w> {
     pub(crate) fn begin(&mut self, order: LeasedOrder, tokenizer: &Tokenizer) -> Result<(), RolloutError> {
         let (counter, ticket) = (order.counter, Ticket(order.counter.0));
         let request = self.workload.request(counter, tokenizer)?;
-        let samples = (0..request.samples).map(|_| self.workload.play(counter).map(Sample::new));
-        let samples = samples.collect::<Result<_, WorkloadError>>()?;
+        let samples = (0..request.samples).map(|_| self.workload.play(counter).map(RunningSample::new));
+        let samples = samples.collect::<Result<_, NodeWorkloadError>>()?;
         self.generation.submit(ticket, request)?;
         self.orders.insert(ticket, (order, samples));
         Ok(())
@@ -173,7 +179,7 @@ impl<'w> Flight<'w> {
         &self,
         key: &NodeKey,
         order: LeasedOrder,
-        samples: Vec<Sample<'w>>,
+        samples: Vec<RunningSample<'w>>,
         mut completions: Vec<Completion>,
     ) -> Result<Vec<u8>, String> {
         // The samples go in lockstep: the longest has all that happened.
@@ -184,7 +190,7 @@ impl<'w> Flight<'w> {
             completions.iter_mut().for_each(|completion| completion.raw_logprobs.clear());
         }
         let each = samples.into_iter().zip(completions);
-        let trajectories: Result<Vec<_>, WorkloadError> =
+        let trajectories: Result<Vec<_>, NodeWorkloadError> =
             each.map(|(sample, completion)| sample.trajectory(completion)).collect();
         let precision = self.generation.policy().backend().precision().name().to_owned();
         let group = TrajectoryGroup {

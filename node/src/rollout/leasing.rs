@@ -9,11 +9,11 @@ use echo_protocol::wire::identity::PublicKey;
 use tokio::sync::watch;
 
 use crate::delivery::outbox::{MAX_ENTRY_BYTES, MAX_OUTBOX_BYTES, Outbox};
-use crate::learner_link::client::{AskError, Learner, Newest};
+use crate::learner_link::client::{AskError, LearnerClient, Newest};
 use crate::rollout::orders::{OrderStock, open_lease};
 use crate::rollout::worker::MAX_IN_FLIGHT;
 use crate::snapshots::install::Installed;
-use crate::workload::Workload;
+use crate::workload::NodeWorkload;
 
 /// The bounds of the pause that a learner may ask for between two requests for leases.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
@@ -28,9 +28,9 @@ const _: () = assert!((MAX_IN_FLIGHT * MAX_ENTRY_BYTES) as u64 <= MAX_OUTBOX_BYT
 /// Asks for leases whenever the stock runs low, the learner is there, a policy is installed and finished work has a place.
 pub struct Leasing {
     /// Who is asked for leases.
-    pub learner: Learner,
+    pub learner: LearnerClient,
     /// The run, and the learner's key, which every lease has to bear.
-    pub workload: Arc<Workload>,
+    pub workload: Arc<NodeWorkload>,
     /// Who the leases have to be for.
     pub me: PublicKey,
     /// What is to be filled.

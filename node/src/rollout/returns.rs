@@ -7,7 +7,7 @@ use echo_protocol::work::lease::{HeldOrder, MAX_RETURN_DETAIL, MAX_RETURNED, Ret
 use tokio::sync::{mpsc, watch};
 
 use crate::learner_link::backoff::Backoff;
-use crate::learner_link::client::{AskError, Learner};
+use crate::learner_link::client::{AskError, LearnerClient};
 
 /// Returns that may wait. Beyond, leases run out by themselves.
 const QUEUE: usize = 256;
@@ -48,7 +48,7 @@ impl Returning {
 
     /// Says each to the learner until it has answered, and ends when nothing more is given back. What it
     /// hears twice changes nothing.
-    pub async fn run(mut self, learner: Learner, mut linked: watch::Receiver<bool>) {
+    pub async fn run(mut self, learner: LearnerClient, mut linked: watch::Receiver<bool>) {
         let mut waiting = Vec::new();
         while self.0.recv_many(&mut waiting, QUEUE).await > 0 {
             for returned in merged(waiting.drain(..)) {
@@ -61,7 +61,7 @@ impl Returning {
 }
 
 /// Says it until the learner has answered; false when the node has given up to reach it.
-async fn give_back(learner: &Learner, linked: &mut watch::Receiver<bool>, returned: &Returned) -> bool {
+async fn give_back(learner: &LearnerClient, linked: &mut watch::Receiver<bool>, returned: &Returned) -> bool {
     let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
     while linked.wait_for(|up| *up).await.is_ok() {
         match learner.give_back(returned.clone()).await {

@@ -1,18 +1,18 @@
 //! One sample of an order: the episode that it plays, turn by turn.
 
-use echo_policy::generation::{Completion, Turn};
+use echo_policy::generation::{Completion, EndedTurn};
 use echo_policy::text::tokenizer::Tokenizer;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::trajectory::{Trajectory, spans, turns};
-use echo_sandbox::task::episode::{Play, Step};
+use echo_sandbox::task::episode::{EpisodeStep, Play};
 use echo_sandbox::task::{Response, Verdict};
 
-use crate::workload::WorkloadError;
+use crate::workload::NodeWorkloadError;
 
 /// A sample on its way.
-pub(crate) struct Sample<'w> {
+pub(crate) struct RunningSample<'w> {
     play: Play<'w>,
-    end: Result<End, WorkloadError>,
+    end: Result<End, NodeWorkloadError>,
 }
 
 struct End {
@@ -20,28 +20,32 @@ struct End {
     finished: bool,
 }
 
-impl<'w> Sample<'w> {
+impl<'w> RunningSample<'w> {
     pub(crate) fn new(play: Play<'w>) -> Self {
-        Self { play, end: Err(WorkloadError::NotOver) }
+        Self { play, end: Err(NodeWorkloadError::NotOver) }
     }
 
     /// Takes a turn of the policy, and returns what it hears, if its episode goes on. An episode that
-    /// cannot be judged is over, and [`Sample::trajectory`] returns what failed.
-    pub(crate) fn hear(&mut self, turn: Turn<'_>, tokenizer: &Tokenizer) -> Option<Vec<u32>> {
+    /// cannot be judged is over, and [`RunningSample::trajectory`] returns what failed.
+    pub(crate) fn hear(&mut self, turn: EndedTurn<'_>, tokenizer: &Tokenizer) -> Option<Vec<u32>> {
         self.reply(turn, tokenizer).unwrap_or_else(|error| {
             self.end = Err(error);
             None
         })
     }
 
-    fn reply(&mut self, turn: Turn<'_>, tokenizer: &Tokenizer) -> Result<Option<Vec<u32>>, WorkloadError> {
+    fn reply(
+        &mut self,
+        turn: EndedTurn<'_>,
+        tokenizer: &Tokenizer,
+    ) -> Result<Option<Vec<u32>>, NodeWorkloadError> {
         // The token that ended the turn is no part of its text. Other special tokens stay, as they do when the learner plays it again.
         let ended = turn.tokens.split_last().filter(|_| turn.stopped);
         let said = ended.map_or(turn.tokens, |(_, said)| said);
         let text = tokenizer.decode(said, false)?;
         match self.play.turn(&Response { text: &text, finished: turn.stopped }, turn.left)? {
-            Step::Heard(text) => Ok(Some(tokenizer.heard(&text)?)),
-            Step::Over { verdict, finished } => {
+            EpisodeStep::Heard(text) => Ok(Some(tokenizer.heard(&text)?)),
+            EpisodeStep::Over { verdict, finished } => {
                 self.end = Ok(End { verdict, finished });
                 Ok(None)
             }
@@ -52,7 +56,7 @@ impl<'w> Sample<'w> {
     ///
     /// # Errors
     /// When the episode is not over, or could not be judged.
-    pub(crate) fn trajectory(self, completion: Completion) -> Result<Trajectory, WorkloadError> {
+    pub(crate) fn trajectory(self, completion: Completion) -> Result<Trajectory, NodeWorkloadError> {
         let End { verdict, finished } = self.end?;
         Ok(Trajectory {
             response: completion.tokens,
@@ -78,8 +82,8 @@ mod tests {
 
     const COUNTER: OrderCounter = OrderCounter(3);
 
-    fn turn(tokens: &[u32], stopped: bool, left: usize) -> Turn<'_> {
-        Turn { ticket: Ticket(0), sample: 0, tokens, stopped, left }
+    fn turn(tokens: &[u32], stopped: bool, left: usize) -> EndedTurn<'_> {
+        EndedTurn { ticket: Ticket(0), sample: 0, tokens, stopped, left }
     }
 
     #[test]
@@ -90,7 +94,7 @@ mod tests {
         let eos = tokenizer.eos_id().unwrap();
         let ended: Vec<u32> = answer.iter().copied().chain([eos]).collect();
         let judged = |tokens: &[u32], stopped| {
-            let mut sample = Sample::new(workload.play(COUNTER).unwrap());
+            let mut sample = RunningSample::new(workload.play(COUNTER).unwrap());
             assert_eq!(sample.hear(turn(tokens, stopped, 1), &tokenizer), None);
             let trajectory = sample.trajectory(Completion::default()).unwrap();
             assert_eq!(trajectory.stopped, stopped);
@@ -107,7 +111,7 @@ mod tests {
         let tokenizer = workload.tokenizer(&[]).unwrap();
         let eos = tokenizer.eos_id().unwrap();
         let zero = [tokenizer.encode("0").unwrap(), vec![eos]].concat();
-        let mut sample = Sample::new(workload.play(COUNTER).unwrap());
+        let mut sample = RunningSample::new(workload.play(COUNTER).unwrap());
         let heard = sample.hear(turn(&zero, true, 9), &tokenizer).unwrap();
         assert_eq!(tokenizer.decode(&heard, false).unwrap(), "higher:");
         let (tokens, turns) = ([zero.clone(), zero.clone()].concat(), vec![2, 2]);
@@ -123,12 +127,13 @@ mod tests {
             HfTokenizer::from_bytes(characters.to_huggingface_json().as_bytes(), Some(config.as_bytes()));
         let template = b"{% for m in messages %}<bos>{{ m.content }}<eos>{% endfor %}>";
         let chats = Tokenizer::from(chats.unwrap().with_template(template).unwrap()).in_chat().unwrap();
-        let heard = Sample::new(workload.play(COUNTER).unwrap()).hear(turn(&zero, true, 9), &chats).unwrap();
+        let heard =
+            RunningSample::new(workload.play(COUNTER).unwrap()).hear(turn(&zero, true, 9), &chats).unwrap();
         assert_eq!(tokenizer.decode(&heard, false).unwrap(), "<bos>higher:<eos>>");
 
-        let open = Sample::new(workload.play(COUNTER).unwrap());
-        assert!(matches!(open.trajectory(Completion::default()), Err(WorkloadError::NotOver)));
-        let mut beyond = Sample::new(workload.play(COUNTER).unwrap());
+        let open = RunningSample::new(workload.play(COUNTER).unwrap());
+        assert!(matches!(open.trajectory(Completion::default()), Err(NodeWorkloadError::NotOver)));
+        let mut beyond = RunningSample::new(workload.play(COUNTER).unwrap());
         assert_eq!(beyond.hear(turn(&[99, eos], true, 9), &tokenizer), None);
         assert!(
             beyond.trajectory(Completion::default()).is_err(),

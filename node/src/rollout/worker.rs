@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use echo_policy::generation::{EngineError, Limits};
+use echo_policy::generation::{EngineError, GenerationLimits};
 use echo_protocol::program::clock;
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::work::lease::{HeldOrder, ReturnReason};
@@ -21,12 +21,12 @@ use crate::delivery::outbox::{Outbox, OutboxError};
 use crate::devices::fallback::Ladder;
 use crate::rollout::error::RolloutError;
 use crate::rollout::given_up::GivenUp;
-use crate::rollout::in_flight::Flight;
+use crate::rollout::in_flight::OrdersInFlight;
 use crate::rollout::orders::{LeasedOrder, OrderSource};
 use crate::rollout::returns::Returns;
 use crate::snapshots::install::Installed;
-use crate::status::node_state::{Board, State};
-use crate::workload::Workload;
+use crate::status::node_state::{Board, NodeActivity};
+use crate::workload::NodeWorkload;
 
 /// Most orders in flight: enough rows to keep a processor busy, few enough that each is done soon.
 pub const MAX_IN_FLIGHT: usize = 8;
@@ -37,9 +37,9 @@ const STOPPED: &str = "the node stops";
 const SET_BACK: &str = "the learner went back to an older policy";
 
 /// Everything that the worker needs.
-pub struct Worker {
+pub struct RolloutWorker {
     /// What the run asks for.
-    pub workload: Arc<Workload>,
+    pub workload: Arc<NodeWorkload>,
     /// Signs the groups: this node's identity.
     pub key: Arc<NodeKey>,
     /// Orders to work on.
@@ -60,7 +60,7 @@ pub struct Worker {
     pub stop: CancellationToken,
 }
 
-impl Worker {
+impl RolloutWorker {
     /// Works on a thread of its own until stopped, or until the orders end. Must be called within a tokio runtime.
     ///
     /// The result comes when the thread has ended; where it panicked, the channel is closed. Nobody has to
@@ -87,7 +87,7 @@ impl Worker {
                 Err(RolloutError::Outbox(error)) => return Err(error),
                 Err(error) => {
                     tracing::error!(%error, "what was in flight is given back; waiting for a newer policy");
-                    self.board.set(|facts| facts.state = State::PolicyUnusable);
+                    self.board.set(|facts| facts.state = NodeActivity::PolicyUnusable);
                     // The next attempt under the same weights would end in the same way.
                     let changed = stop.run_until_cancelled(self.policy.changed());
                     if !matches!(runtime.block_on(changed), Some(Ok(()))) {
@@ -102,7 +102,7 @@ impl Worker {
     fn fly(
         &mut self,
         runtime: &Handle,
-        workload: &Workload,
+        workload: &NodeWorkload,
         given_up: &mut GivenUp,
     ) -> Result<(), RolloutError> {
         let stop = self.stop.clone();
@@ -110,7 +110,7 @@ impl Worker {
             self.drop_orders(Vec::new(), STOPPED);
             return Ok(());
         };
-        let mut flight = Flight::new(workload, newest.clone(), Limits::default());
+        let mut flight = OrdersInFlight::new(workload, newest.clone(), GenerationLimits::default());
         let ended = self.follow(runtime, workload, newest, &mut flight, given_up);
         let why = ended.as_ref().err().map_or_else(|| STOPPED.to_owned(), ToString::to_string);
         self.drop_orders(flight.abandon(), &why);
@@ -127,9 +127,9 @@ impl Worker {
     fn follow<'w>(
         &mut self,
         runtime: &Handle,
-        workload: &'w Workload,
+        workload: &'w NodeWorkload,
         mut newest: Arc<Installed>,
-        flight: &mut Flight<'w>,
+        flight: &mut OrdersInFlight<'w>,
         given_up: &mut GivenUp,
     ) -> Result<(), RolloutError> {
         let stop = self.stop.clone();
@@ -156,7 +156,7 @@ impl Worker {
             if let Some(older) = self.set_back(&newest) {
                 // No learner takes what was begun under a policy that it has not come to.
                 self.drop_orders(flight.abandon(), SET_BACK);
-                *flight = Flight::new(workload, older.clone(), Limits::default());
+                *flight = OrdersInFlight::new(workload, older.clone(), GenerationLimits::default());
                 (newest, last) = (older, None);
             }
             if let Some(newer) = may.then(|| self.newer(&newest)).flatten() {
@@ -192,7 +192,7 @@ impl Worker {
     }
 
     /// The installed policy, if it was not looked at before and is not older than the one in use, which
-    /// is a case for [`Worker::set_back`].
+    /// is a case for [`RolloutWorker::set_back`].
     fn newer(&mut self, newest: &Installed) -> Option<Arc<Installed>> {
         let has_changed = !self.is_set_back(newest) && self.policy.has_changed().unwrap_or(false);
         let installed = has_changed.then(|| self.policy.borrow_and_update().clone()).flatten();
@@ -212,19 +212,19 @@ impl Worker {
     async fn wait_for_orders(&mut self) -> Option<Vec<LeasedOrder>> {
         let mut changes = self.outbox.changes();
         while !self.outbox.has_room(self.in_flight) {
-            self.board.set(|facts| facts.state = State::OutboxFull);
+            self.board.set(|facts| facts.state = NodeActivity::OutboxFull);
             changes.changed().await.ok()?;
         }
         if self.orders.is_empty() {
-            self.board.set(|facts| facts.state = State::WaitingForWork);
+            self.board.set(|facts| facts.state = NodeActivity::WaitingForWork);
         }
         let orders = self.orders.batch(self.in_flight).await?;
-        self.board.set(|facts| facts.state = State::Generating);
+        self.board.set(|facts| facts.state = NodeActivity::Generating);
         Some(orders)
     }
 
     /// Whether another order may join those in flight.
-    fn has_room(&self, flight: &Flight<'_>) -> bool {
+    fn has_room(&self, flight: &OrdersInFlight<'_>) -> bool {
         flight.len() < self.in_flight && flight.has_room() && self.outbox.has_room(self.in_flight)
     }
 
@@ -232,7 +232,7 @@ impl Worker {
     fn begin(
         &self,
         orders: Vec<LeasedOrder>,
-        flight: &mut Flight<'_>,
+        flight: &mut OrdersInFlight<'_>,
         installed: &Installed,
         given_up: &mut GivenUp,
     ) -> Result<(), RolloutError> {
@@ -258,7 +258,7 @@ impl Worker {
     }
 
     /// Puts the groups that are done into the outbox. Whoever held an order last may deliver it when its lease is over, too.
-    fn deliver(&self, flight: &mut Flight<'_>, given_up: &mut GivenUp) -> Result<(), RolloutError> {
+    fn deliver(&self, flight: &mut OrdersInFlight<'_>, given_up: &mut GivenUp) -> Result<(), RolloutError> {
         let mut groups = Vec::new();
         for (held, group) in flight.landed(&self.key) {
             match group {

@@ -8,14 +8,14 @@ use echo_policy::generation::device::DeviceError;
 use echo_protocol::net::NetError;
 use echo_protocol::net::snapshots::Stopped;
 use echo_protocol::run::charter::CharterError;
-use echo_protocol::store::StoreError;
+use echo_protocol::store::ChunkStoreError;
 
 use crate::delivery::outbox::OutboxError;
 use crate::delivery::receipts::LedgerError;
 use crate::snapshots::downloads::DownloadError;
 use crate::state::data_dir::DataDirError;
 use crate::state::state_file::StateError;
-use crate::workload::WorkloadError;
+use crate::workload::NodeWorkloadError;
 
 /// Why a node can't go on.
 #[derive(Debug, thiserror::Error)]
@@ -31,13 +31,13 @@ pub enum NodeError {
     Charter(#[from] CharterError),
     /// The run asks for something that this node cannot do.
     #[error(transparent)]
-    Workload(#[from] WorkloadError),
+    Workload(#[from] NodeWorkloadError),
     /// A place in the data directory.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
     /// The chunk store can't be opened.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] ChunkStoreError),
     /// The outbox can't be opened, read or written: finished work would be lost.
     #[error(transparent)]
     Outbox(#[from] OutboxError),

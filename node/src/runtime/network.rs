@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use echo_protocol::dissemination::Mode;
-use echo_protocol::net::snapshots::{Role, SnapshotEvent, Snapshots, SnapshotsConfig};
+use echo_protocol::dissemination::DisseminationMode;
+use echo_protocol::net::snapshots::{SnapshotEvent, SnapshotRole, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{DhtMode, Host, HostConfig, HostEvents, NetError, protocol_names};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::AGENT;
 use super::error::NodeError;
 use super::resources::Resources;
-use crate::learner_link::client::Learner;
-use crate::learner_link::neighbours::Neighbours;
+use crate::learner_link::client::LearnerClient;
+use crate::learner_link::neighbours::CurrentNeighbours;
 use crate::preflight::Ready;
 use crate::settings::Settings;
 use crate::snapshots::manifests::Manifests;
@@ -27,9 +27,9 @@ const RELEASE_POLL: Duration = Duration::from_millis(100);
 pub(super) struct Network {
     pub(super) host: Host,
     pub(super) snapshots: Snapshots,
-    pub(super) neighbours: Neighbours,
+    pub(super) neighbours: CurrentNeighbours,
     pub(super) manifests: Arc<Manifests>,
-    pub(super) learner: Learner,
+    pub(super) learner: LearnerClient,
     /// Notified when the learner's connection ends.
     pub(super) learner_gone: Arc<Notify>,
 }
@@ -59,17 +59,17 @@ impl Network {
             ..HostConfig::client(key.secret(), AGENT)
         })
         .await?;
-        let role = if settings.relays() { Role::Relay } else { Role::Leaf };
+        let role = if settings.relays() { SnapshotRole::Relay } else { SnapshotRole::Leaf };
         let config = SnapshotsConfig {
             // As the learner says with the first neighbours.
             learner: Some(ready.target.learner),
-            ..SnapshotsConfig::new(key.public(), role, Mode::Echo)
+            ..SnapshotsConfig::new(key.public(), role, DisseminationMode::Echo)
         };
         let (snapshots, snapshot_events) = Snapshots::start(host.clone(), store.clone(), config)?;
         let network = Self {
-            neighbours: Neighbours::new(host.clone(), snapshots.clone(), board.clone()),
+            neighbours: CurrentNeighbours::new(host.clone(), snapshots.clone(), board.clone()),
             manifests: Arc::new(Manifests::new(workload.clone(), snapshots.clone())),
-            learner: Learner::new(host.clone(), ready.learner),
+            learner: LearnerClient::new(host.clone(), ready.learner),
             learner_gone: Arc::new(Notify::new()),
             host,
             snapshots,

@@ -24,15 +24,15 @@ use crate::preflight::Ready;
 use crate::rollout::leasing::Leasing;
 use crate::rollout::orders::{OrderSource, OrderStock};
 use crate::rollout::returns::{Returning, Returns};
-use crate::rollout::worker::{MAX_IN_FLIGHT, Worker};
+use crate::rollout::worker::{MAX_IN_FLIGHT, RolloutWorker};
 use crate::settings::Settings;
-use crate::snapshots::downloads::Downloads;
+use crate::snapshots::downloads::SnapshotDownloads;
 use crate::snapshots::gossip;
 use crate::snapshots::install::Installed;
 use crate::snapshots::manifest_fetch;
 use crate::snapshots::manifests::Manifests;
-use crate::status::node_state::State;
-use crate::status::reporter::Reporter;
+use crate::status::node_state::NodeActivity;
+use crate::status::reporter::StatusReporter;
 use crate::status::screen::Screen;
 use crate::verifier::Verifier;
 
@@ -111,7 +111,7 @@ impl Parts<'_> {
         stop: &CancellationToken,
     ) -> Result<JoinHandle<Result<(), NodeError>>, NodeError> {
         let held = self.settings.max_orders as usize;
-        let worker = Worker {
+        let worker = RolloutWorker {
             workload: self.resources.workload.clone(),
             key: self.resources.key.clone(),
             orders,
@@ -147,7 +147,7 @@ impl Parts<'_> {
         installed: watch::Sender<Version>,
     ) -> Service {
         let (generates, verifies) = (self.settings.generates(), self.settings.verifies());
-        let downloads = Downloads {
+        let downloads = SnapshotDownloads {
             workload: self.resources.workload.clone(),
             store: self.resources.store.clone(),
             images: self.resources.images.clone(),
@@ -161,8 +161,8 @@ impl Parts<'_> {
             policy: (generates || verifies).then_some(policy),
             instead: match (generates, verifies) {
                 (true, _) => None,
-                (false, true) => Some(State::Verifying),
-                (false, false) => Some(State::Relaying),
+                (false, true) => Some(NodeActivity::Verifying),
+                (false, false) => Some(NodeActivity::Relaying),
             },
             installed,
         };
@@ -234,7 +234,7 @@ impl Parts<'_> {
 
     /// Tells the owner what the node is doing.
     pub(super) fn status(&self, screen: &Screen) -> Service {
-        let reporter = Reporter {
+        let reporter = StatusReporter {
             board: self.resources.board.clone(),
             host: self.network.host.clone(),
             path: self.ready.data.status(),

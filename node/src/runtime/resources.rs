@@ -15,12 +15,12 @@ use crate::preflight::Ready;
 use crate::settings::Settings;
 use crate::snapshots::install::Images;
 use crate::status::node_state::Board;
-use crate::workload::Workload;
+use crate::workload::NodeWorkload;
 
 /// Everything of a run that is there without the network.
 pub(super) struct Resources {
     pub(super) board: Arc<Board>,
-    pub(super) workload: Arc<Workload>,
+    pub(super) workload: Arc<NodeWorkload>,
     pub(super) ladder: Arc<Ladder>,
     pub(super) outbox: Outbox,
     pub(super) store: Arc<ChunkStore>,
@@ -67,9 +67,9 @@ fn compute(
     settings: &Settings,
     board: &Arc<Board>,
     charter: &Signed<Charter>,
-) -> Result<(Workload, Ladder), NodeError> {
+) -> Result<(NodeWorkload, Ladder), NodeError> {
     let (run, charter) = Charter::open(charter)?;
-    let workload = Workload::new(run, &charter)?;
+    let workload = NodeWorkload::new(run, &charter)?;
     if !settings.generates() {
         // A node that only checks others computes on the processor, and in f32, by which they are judged.
         return Ok((workload, Ladder::cpu()));

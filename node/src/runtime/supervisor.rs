@@ -22,7 +22,7 @@ use crate::preflight::Ready;
 use crate::rollout::orders::order_queue;
 use crate::rollout::returns::returns;
 use crate::settings::Settings;
-use crate::status::node_state::{Board, State};
+use crate::status::node_state::{Board, NodeActivity};
 use crate::status::screen::Screen;
 
 /// A node that ends waits so long for the learner to take orders back.
@@ -149,7 +149,7 @@ impl Supervisor {
 
     /// Gives the uplink time to empty the outbox, for as long as the learner takes something.
     async fn deliver(&mut self, stop: &CancellationToken) {
-        self.board.set(|facts| facts.state = State::Delivering);
+        self.board.set(|facts| facts.state = NodeActivity::Delivering);
         let mut changes = self.outbox.changes();
         let deadline = Instant::now() + DELIVER_FOR;
         let delivered = async {

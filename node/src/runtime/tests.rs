@@ -6,11 +6,11 @@ use crate::settings::{Config, Flags};
 use crate::testing;
 use echo_policy::generation::DeviceChoice;
 use echo_protocol::control::heartbeat::Heartbeat;
-use echo_protocol::control::requests::{Neighbour, Neighbourhood, Peer, Request, Response};
+use echo_protocol::control::requests::{ControlRequest, ControlResponse, Neighbour, Neighbourhood, Peer};
 use echo_protocol::dissemination;
-use echo_protocol::dissemination::{KEPT_VERSIONS, Mode};
+use echo_protocol::dissemination::{DisseminationMode, KEPT_VERSIONS};
 use echo_protocol::net::peer_id::key_of_peer;
-use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
+use echo_protocol::net::snapshots::{SnapshotRole, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{
     ConnectionLimits, DhtMode, Host, HostConfig, HostEvent, Multiaddr, PeerId, Stream, protocol_names,
     read_frame, write_frame,
@@ -80,7 +80,7 @@ impl FakeLearner {
         };
         let (host, mut events) = super::network::start_host(config).await.unwrap();
         let store = Arc::new(ChunkStore::open(&dir.join("learner")).unwrap());
-        let config = SnapshotsConfig::new(key.public(), Role::Source, Mode::Star);
+        let config = SnapshotsConfig::new(key.public(), SnapshotRole::Source, DisseminationMode::Star);
         let (snapshots, mut snapshot_events) = Snapshots::start(host.clone(), store.clone(), config).unwrap();
         let mut streams = host.accept(protocol_names::TRAJECTORIES).unwrap();
         let me = Peer {
@@ -92,7 +92,7 @@ impl FakeLearner {
         tasks.spawn(async move {
             while let Some(event) = events.recv().await {
                 if let HostEvent::Request { peer, body, reply } = event {
-                    let response = answer(&asked, &me, peer, Request::from_bytes(&body).unwrap());
+                    let response = answer(&asked, &me, peer, ControlRequest::from_bytes(&body).unwrap());
                     let _gone = reply.send(response.to_bytes().unwrap());
                 }
             }
@@ -134,24 +134,24 @@ impl FakeLearner {
     }
 }
 
-fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Response {
+fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: ControlRequest) -> ControlResponse {
     let mut books = books.lock().unwrap();
     match request {
-        Request::Charter => Response::Charter(testing::charter()),
-        Request::Heartbeat(heartbeat) => {
+        ControlRequest::Charter => ControlResponse::Charter(testing::charter()),
+        ControlRequest::Heartbeat(heartbeat) => {
             books.heartbeat = heartbeat;
             let newest = books.kept.keys().last().copied();
             let known = books.heartbeat.neighbourhood == neighbourhood(me).digest();
             let neighbourhood = (!known).then(|| neighbourhood(me));
             let wall = UnixMillis(clock::wall().0.saturating_sub(books.clock_behind_ms));
-            Response::News { epoch: books.epoch, wall, newest, neighbourhood, ended: books.ended }
+            ControlResponse::News { epoch: books.epoch, wall, newest, neighbourhood, ended: books.ended }
         }
-        Request::Manifest(None) => Response::Manifest(books.kept.values().last().cloned()),
-        Request::Manifest(Some(version)) => {
+        ControlRequest::Manifest(None) => ControlResponse::Manifest(books.kept.values().last().cloned()),
+        ControlRequest::Manifest(Some(version)) => {
             books.asked.insert(version);
-            Response::Manifest(books.kept.get(&version).cloned())
+            ControlResponse::Manifest(books.kept.get(&version).cloned())
         }
-        Request::Lease { orders, last } => {
+        ControlRequest::Lease { orders, last } => {
             let node = key_of_peer(&peer).unwrap();
             let run = testing::run_id();
             let lease = match books.forgotten.filter(|_| last.is_none()) {
@@ -163,20 +163,20 @@ fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Re
                 }
             };
             let leases = vec![Signed::sign(&lease, &testing::learner_key()).unwrap()];
-            Response::Leases { leases, retry_after_ms: 100 }
+            ControlResponse::Leases { leases, retry_after_ms: 100 }
         }
-        Request::Return(returned) => {
+        ControlRequest::Return(returned) => {
             books.returned.extend(returned.orders);
-            Response::Returned
+            ControlResponse::Returned
         }
-        Request::Neighbours { .. } => Response::Neighbours(Some(neighbourhood(me))),
+        ControlRequest::Neighbours { .. } => ControlResponse::Neighbours(Some(neighbourhood(me))),
     }
 }
 
 /// Everybody receives from the learner.
 fn neighbourhood(me: &Peer) -> Neighbourhood {
-    let neighbours = vec![Neighbour { peer: me.clone(), role: dissemination::Role::Parent }];
-    Neighbourhood { mode: Mode::Star, neighbours, dial: Vec::new(), consumers: Vec::new() }
+    let neighbours = vec![Neighbour { peer: me.clone(), role: dissemination::NeighbourRole::Parent }];
+    Neighbourhood { mode: DisseminationMode::Star, neighbours, dial: Vec::new(), consumers: Vec::new() }
 }
 
 async fn take(books: &Mutex<Books>, mut stream: Stream) {
@@ -233,7 +233,7 @@ fn loopback() -> Vec<Multiaddr> {
     vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap(), "/ip4/127.0.0.1/udp/0/quic-v1".parse().unwrap()]
 }
 
-fn start(settings: &Settings) -> (CancellationToken, tokio::task::JoinHandle<Summary>) {
+fn start(settings: &Settings) -> (CancellationToken, tokio::task::JoinHandle<NodeSummary>) {
     let (settings, stop) = (settings.clone(), CancellationToken::new());
     let ready = preflight::check(&settings, clock::now()).unwrap();
     let token = stop.clone();
@@ -340,7 +340,7 @@ async fn a_relay_keeps_snapshots_and_says_so_without_asking_for_work() {
     }
     stop.cancel();
     let facts = running.await.unwrap().facts;
-    assert_eq!((facts.state, facts.version.map(|v| v.0)), (State::Relaying, Some(4)));
+    assert_eq!((facts.state, facts.version.map(|v| v.0)), (NodeActivity::Relaying, Some(4)));
     assert!(facts.installed_at.is_some());
     learner.die().await;
 }

@@ -11,16 +11,16 @@ use figment::value::{Dict, Map, Value};
 use figment::{Error, Metadata, Profile, Provider};
 use serde::Serialize;
 
-use super::{ConfigError, ENV_PREFIX, Role, Source};
+use super::{ENV_PREFIX, Role, SettingSource, SettingsError};
 
 /// Names and values from one place. Values that are absent leave the layer below as it is.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
+pub(super) struct SettingsLayer {
     name: &'static str,
     pub(super) values: Dict,
 }
 
-impl Layer {
+impl SettingsLayer {
     /// Settings whose default is that there is none; a layer never lists what is absent.
     pub(super) const NULLABLE: [&str; 6] =
         ["peers", "list_key", "run", "precision", "max_upload", "max_download"];
@@ -42,7 +42,7 @@ impl Layer {
     }
 }
 
-impl Provider for Layer {
+impl Provider for SettingsLayer {
     fn metadata(&self) -> Metadata {
         Metadata::named(self.name)
     }
@@ -107,31 +107,31 @@ pub struct Flags {
 
 impl Flags {
     /// # Errors
-    /// [`ConfigError::NotText`] when a path is not UTF-8.
-    pub(super) fn layer(&self) -> Result<Layer, ConfigError> {
+    /// [`SettingsError::NotText`] when a path is not UTF-8.
+    pub(super) fn layer(&self) -> Result<SettingsLayer, SettingsError> {
         for (flag, path) in [("--data-dir", &self.data_dir), ("--peers", &self.peers)] {
             if let Some(path) = path.as_ref().filter(|path| path.to_str().is_none()) {
-                let (place, value) = (Source::Flag(flag.to_owned()).to_string(), path.clone().into());
-                return Err(ConfigError::NotText { place, value });
+                let (place, value) = (SettingSource::Flag(flag.to_owned()).to_string(), path.clone().into());
+                return Err(SettingsError::NotText { place, value });
             }
         }
-        Ok(Layer::of("flag", self))
+        Ok(SettingsLayer::of("flag", self))
     }
 }
 
 /// What the environment says.
 pub(super) struct Environment {
     pub(super) config: Option<PathBuf>,
-    pub(super) layer: Layer,
+    pub(super) layer: SettingsLayer,
 }
 
 /// Picks the variables with our prefix. Texts stay texts even where they look like numbers; a list is split at commas.
 ///
 /// # Errors
-/// [`ConfigError::NotText`] for what is not UTF-8, [`ConfigError::Number`] for a wrong number.
+/// [`SettingsError::NotText`] for what is not UTF-8, [`SettingsError::Number`] for a wrong number.
 pub(super) fn environment(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<Environment, ConfigError> {
+) -> Result<Environment, SettingsError> {
     let (mut config, mut values) = (None, Dict::new());
     for (name, value) in variables {
         // A name that is no text is none of ours.
@@ -141,13 +141,13 @@ pub(super) fn environment(
             config = Some(PathBuf::from(value));
             continue;
         }
-        let place = || Source::Env(name.to_owned()).to_string();
-        let not_text = |value| ConfigError::NotText { place: place(), value };
+        let place = || SettingSource::Env(name.to_owned()).to_string();
+        let not_text = |value| SettingsError::NotText { place: place(), value };
         let text = value.into_string().map_err(not_text)?;
         let value = match key.as_str() {
             "threads" | "max_orders" | "status_every_s" => {
                 let number = text.trim().parse::<u64>();
-                Value::from(number.map_err(|_| ConfigError::Number { variable: name.to_owned(), text })?)
+                Value::from(number.map_err(|_| SettingsError::Number { variable: name.to_owned(), text })?)
             }
             "listen" | "roles" => {
                 Value::from(text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>())
@@ -156,5 +156,5 @@ pub(super) fn environment(
         };
         values.insert(key, value);
     }
-    Ok(Environment { config, layer: Layer { name: "environment", values } })
+    Ok(Environment { config, layer: SettingsLayer { name: "environment", values } })
 }

@@ -11,7 +11,7 @@ use super::{Config, ENV_PREFIX};
 /// Where a setting came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum SettingSource {
     /// A flag of the command line.
     Flag(String),
     /// An environment variable, by its whole name.
@@ -30,10 +30,10 @@ pub struct Reported {
     /// Its value; null for none.
     pub value: serde_json::Value,
     /// Where it came from.
-    pub source: Source,
+    pub source: SettingSource,
 }
 
-impl Source {
+impl SettingSource {
     pub(super) fn of(metadata: &Metadata, key: &str) -> Self {
         let file = metadata.source.as_ref().and_then(|source| source.file_path());
         match (file, metadata.name.as_ref()) {
@@ -45,7 +45,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(name) => write!(f, "flag {name}"),
@@ -65,7 +65,7 @@ impl Config {
             .map(|(key, value)| Reported {
                 key: key.clone(),
                 value: value.clone(),
-                source: self.sources.get(key).cloned().unwrap_or(Source::Default),
+                source: self.sources.get(key).cloned().unwrap_or(SettingSource::Default),
             })
             .collect()
     }

@@ -6,7 +6,7 @@ fn env(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
     pairs.iter().map(|(k, v)| (k.into(), v.into())).collect()
 }
 
-fn source(config: &Config, key: &str) -> Source {
+fn source(config: &Config, key: &str) -> SettingSource {
     config.report().into_iter().find(|row| row.key == key).unwrap().source
 }
 
@@ -23,11 +23,11 @@ fn each_layer_wins_over_those_below() {
     let s = &config.settings;
     assert_eq!((s.threads, s.max_orders, s.run.as_deref(), s.relays()), (4, 30, Some("sums"), true));
     assert_eq!(s.listen, ["/ip4/1.2.3.4/tcp/1"]);
-    assert_eq!(source(&config, "threads"), Source::Flag("--threads".into()));
-    assert_eq!(source(&config, "max_orders"), Source::Env("ECHO_NODE_MAX_ORDERS".into()));
-    assert_eq!(source(&config, "run"), Source::File(file));
-    assert_eq!(source(&config, "roles"), Source::Default);
-    assert_eq!(source(&config, "peers"), Source::Default);
+    assert_eq!(source(&config, "threads"), SettingSource::Flag("--threads".into()));
+    assert_eq!(source(&config, "max_orders"), SettingSource::Env("ECHO_NODE_MAX_ORDERS".into()));
+    assert_eq!(source(&config, "run"), SettingSource::File(file));
+    assert_eq!(source(&config, "roles"), SettingSource::Default);
+    assert_eq!(source(&config, "peers"), SettingSource::Default);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_file_that_was_named_must_exist() {
         (Flags { config: Some("/nowhere/node.toml".into()), ..Flags::default() }, env(&[])),
         (Flags::default(), env(&[("ECHO_NODE_CONFIG", "/nowhere/node.toml")])),
     ] {
-        assert!(matches!(Config::load(&flags, variables), Err(ConfigError::File { .. })));
+        assert!(matches!(Config::load(&flags, variables), Err(SettingsError::File { .. })));
     }
 }
 
@@ -118,7 +118,7 @@ fn roles_rates_and_precisions_are_read_from_every_layer() {
     let flags = Flags { roles: Some(vec![Role::Rollout]), max_upload: Some(BytesPerSec(3000)), ..flags };
     let config = Config::load(&flags, variables).unwrap();
     assert_eq!((config.settings.relays(), config.settings.max_upload), (false, Some(BytesPerSec(3000))));
-    assert_eq!(source(&config, "roles"), Source::Flag("--role".into()));
+    assert_eq!(source(&config, "roles"), SettingSource::Flag("--role".into()));
 
     let verifier = env(&[("ECHO_NODE_ROLES", "verifier, relay")]);
     let s = Config::load(&Flags::default(), verifier).unwrap().settings;
@@ -199,7 +199,7 @@ fn a_path_that_is_not_text_is_refused_and_drops_no_other_setting() {
     Config::load_below(home(), &flags, env(&[])).unwrap();
     // A settings file may have any name, and other variables may hold anything.
     let config = Flags { config: Some(odd().into()), ..Flags::default() };
-    assert!(matches!(Config::load(&config, env(&[])), Err(ConfigError::File { .. })));
+    assert!(matches!(Config::load(&config, env(&[])), Err(SettingsError::File { .. })));
     Config::load(&Flags::default(), vec![("OTHER".into(), odd()), (odd(), odd())]).unwrap();
 }
 
@@ -228,9 +228,9 @@ fn the_reference_has_every_setting_with_its_flag_and_its_variable() {
     assert_eq!(of_page(0), Settings::keys().collect::<BTreeSet<_>>());
     assert_eq!(rows.len(), Settings::keys().count(), "none twice");
     for row in &rows {
-        let source = |place: &'static str| Source::of(&Metadata::named(place), code(row[0]));
-        assert_eq!(source("flag"), Source::Flag(code(row[1]).to_owned()));
-        assert_eq!(source("environment"), Source::Env(code(row[2]).to_owned()));
+        let source = |place: &'static str| SettingSource::of(&Metadata::named(place), code(row[0]));
+        assert_eq!(source("flag"), SettingSource::Flag(code(row[1]).to_owned()));
+        assert_eq!(source("environment"), SettingSource::Env(code(row[2]).to_owned()));
     }
     let command = <Flags as clap::Args>::augment_args(clap::Command::new(NAME));
     let flags = command.get_arguments().filter_map(clap::Arg::get_long).filter(|flag| *flag != "config");

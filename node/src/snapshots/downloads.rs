@@ -16,13 +16,13 @@ use tokio::sync::{mpsc, watch};
 
 use crate::devices::fallback::Ladder;
 use crate::learner_link::backoff::Backoff;
-use crate::learner_link::client::Learner;
-use crate::learner_link::neighbours::Neighbours;
+use crate::learner_link::client::LearnerClient;
+use crate::learner_link::neighbours::CurrentNeighbours;
 use crate::snapshots::install;
 use crate::snapshots::install::{Images, InstallError, Installed};
 use crate::snapshots::manifests::{LINES, Manifests};
-use crate::status::node_state::{Board, Download, State};
-use crate::workload::{Workload, WorkloadError};
+use crate::status::node_state::{Board, Download, NodeActivity};
+use crate::workload::{NodeWorkload, NodeWorkloadError};
 
 /// The pause before a snapshot that could not be installed is tried again, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -35,13 +35,13 @@ pub enum DownloadError {
     Stopped(#[from] Stopped),
     /// The run's tasks ask for something that this machine lacks.
     #[error(transparent)]
-    Workload(#[from] WorkloadError),
+    Workload(#[from] NodeWorkloadError),
 }
 
 /// Everything that receiving snapshots needs.
-pub struct Downloads {
+pub struct SnapshotDownloads {
     /// What the run asks for; a snapshot has to fit it.
-    pub workload: Arc<Workload>,
+    pub workload: Arc<NodeWorkload>,
     /// Where chunks lie on disk.
     pub store: Arc<ChunkStore>,
     /// Where installed policies lie.
@@ -53,9 +53,9 @@ pub struct Downloads {
     /// The manifests that were seen, and the epoch.
     pub manifests: Arc<Manifests>,
     /// Names neighbours when some are gone.
-    pub learner: Learner,
+    pub learner: LearnerClient,
     /// Takes over those that it names.
-    pub neighbours: Neighbours,
+    pub neighbours: CurrentNeighbours,
     /// Where the owner sees what happens.
     pub board: Arc<Board>,
     /// Where the manifest of the installed snapshot is kept.
@@ -64,12 +64,12 @@ pub struct Downloads {
     /// there when every byte of it is stored, which it is only after it matched the signed manifest.
     pub policy: Option<watch::Sender<Option<Arc<Installed>>>>,
     /// What a node does that does not generate, from its first snapshot on.
-    pub instead: Option<State>,
+    pub instead: Option<NodeActivity>,
     /// The installed version, and its epoch.
     pub installed: watch::Sender<Option<(Epoch, PolicyVersion)>>,
 }
 
-impl Downloads {
+impl SnapshotDownloads {
     /// Follows the snapshot service until it stops.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Downloads {
                     self.snapshots.damaged(version, index).await?;
                 }
                 // No other snapshot would mend this machine.
-                Ok(Err(InstallError::Workload(error @ WorkloadError::Machine(_)))) => {
+                Ok(Err(InstallError::Workload(error @ NodeWorkloadError::Machine(_)))) => {
                     return Err(error.into());
                 }
                 // The disk may be full, or memory short. No newer version comes where the

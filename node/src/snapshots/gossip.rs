@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use echo_protocol::control::requests::Response;
+use echo_protocol::control::requests::ControlResponse;
 use echo_protocol::net::snapshots::Stopped;
 use echo_protocol::net::{GossipVerdict, HostEvent, HostEvents, PeerId};
 use echo_protocol::snapshot::manifest::Manifest;
 use echo_protocol::wire::signed::Signed;
 use tokio::sync::Notify;
 
-use crate::snapshots::manifests::{Manifests, Standing};
+use crate::snapshots::manifests::{ManifestAge, Manifests};
 
 /// Listens to other peers until the host stops. Judges gossiped manifests, and notifies `learner_gone`
 /// when the learner's connection ends.
@@ -25,7 +25,8 @@ pub async fn listen(
                 judge(&manifests, source, &data, verdict).await?
             }
             HostEvent::Request { peer, reply, .. } => {
-                let refusal = Response::Refused("this peer is a node; only the learner answers".to_owned());
+                let refusal =
+                    ControlResponse::Refused("this peer is a node; only the learner answers".to_owned());
                 if let Err(error) = refusal.to_bytes().map(|bytes| reply.send(bytes)) {
                     tracing::debug!(%peer, %error, "could not refuse a request");
                 }
@@ -49,8 +50,8 @@ async fn judge(
         Err(error) => Err(error.to_string()),
     };
     match offered {
-        Ok(Standing::News | Standing::Known) => verdict.accept(),
-        Ok(Standing::Old) => verdict.ignore(),
+        Ok(ManifestAge::News | ManifestAge::Known) => verdict.accept(),
+        Ok(ManifestAge::Old) => verdict.ignore(),
         Err(error) => {
             tracing::warn!(%source, error, "a neighbour handed on a bad manifest");
             verdict.reject();

@@ -10,11 +10,11 @@ use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::WeightsError;
 use echo_policy::text::tokenizer::Tokenizer;
 use echo_protocol::snapshot::manifest::Manifest;
-use echo_protocol::store::{ChunkStore, ReadError, SnapshotReader, StoreError};
+use echo_protocol::store::{ChunkStore, ChunkStoreError, SnapshotReadError, SnapshotReader};
 use echo_protocol::wire::content_id::ChunkIndex;
 
 use crate::devices::fallback::{Ladder, Loaded};
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::{NodeWorkload, NodeWorkloadError};
 pub use images::Images;
 
 /// Why a snapshot was not installed. The policy before it stays in use.
@@ -26,11 +26,11 @@ pub enum InstallError {
         /// Its place in the snapshot, counted from 0.
         index: ChunkIndex,
         /// What is wrong with it.
-        source: StoreError,
+        source: ChunkStoreError,
     },
     /// The snapshot does not fit the run.
     #[error(transparent)]
-    Workload(#[from] WorkloadError),
+    Workload(#[from] NodeWorkloadError),
     /// There is no room on the disk for the weights, or they contradict the charter's model.
     #[error("the snapshot's weights: {0}")]
     Weights(#[from] WeightsError),
@@ -81,8 +81,8 @@ impl Installed {
     }
 }
 
-impl From<ReadError> for InstallError {
-    fn from(ReadError { index, source }: ReadError) -> Self {
+impl From<SnapshotReadError> for InstallError {
+    fn from(SnapshotReadError { index, source }: SnapshotReadError) -> Self {
         Self::Chunk { index, source }
     }
 }
@@ -97,7 +97,7 @@ pub fn load(
     store: &ChunkStore,
     images: &Images,
     manifest: &Manifest,
-    workload: &Workload,
+    workload: &NodeWorkload,
     ladder: &Ladder,
 ) -> Result<Installed, InstallError> {
     workload.check(manifest)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use echo_protocol::net::snapshots::Stopped;
 use tokio::sync::watch;
 
-use crate::learner_link::client::{Learner, Newest};
+use crate::learner_link::client::{LearnerClient, Newest};
 use crate::snapshots::manifests::{MAX_MANIFESTS, Manifests};
 
 /// Gossip gets this much time to bring a manifest that a heartbeat told of, before the learner is asked for it.
@@ -20,7 +20,7 @@ const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 /// [`Stopped`] when nothing is fetched any more.
 pub async fn fetch_manifests(
-    learner: Learner,
+    learner: LearnerClient,
     manifests: Arc<Manifests>,
     mut newest: watch::Receiver<Option<Newest>>,
 ) -> Result<(), Stopped> {
@@ -51,7 +51,7 @@ pub async fn fetch_manifests(
 ///
 /// # Errors
 /// [`Stopped`] when nothing is fetched any more.
-pub async fn fetch_missed(learner: Learner, manifests: Arc<Manifests>) -> Result<(), Stopped> {
+pub async fn fetch_missed(learner: LearnerClient, manifests: Arc<Manifests>) -> Result<(), Stopped> {
     loop {
         manifests.news().await;
         for _ in 0..MAX_MANIFESTS {

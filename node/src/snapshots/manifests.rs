@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::learner_link::client::Newest;
 use crate::state::state_file;
 use crate::state::state_file::StateError;
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::{NodeWorkload, NodeWorkloadError};
 
 /// Manifests that are remembered: the installed one, the one being received, and a few between and behind them.
 pub const MAX_MANIFESTS: usize = 8;
@@ -39,12 +39,12 @@ pub enum BadManifest {
     Form(#[from] ManifestError),
     /// Not what the run's charter says.
     #[error(transparent)]
-    Workload(#[from] WorkloadError),
+    Workload(#[from] NodeWorkloadError),
 }
 
 /// What a good manifest is to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ManifestAge {
     /// Newer than everything seen: it is being fetched.
     News,
     /// The newest that is known already.
@@ -55,7 +55,7 @@ pub enum Standing {
 
 /// The manifests of one run.
 pub struct Manifests {
-    workload: Arc<Workload>,
+    workload: Arc<NodeWorkload>,
     snapshots: Snapshots,
     known: Mutex<Known>,
     /// Rung at every manifest that is news.
@@ -79,7 +79,7 @@ struct Seen {
 
 impl Manifests {
     /// Announces to `snapshots` what turns out to be news.
-    pub fn new(workload: Arc<Workload>, snapshots: Snapshots) -> Self {
+    pub fn new(workload: Arc<NodeWorkload>, snapshots: Snapshots) -> Self {
         Self { workload, snapshots, known: Mutex::default(), news: Notify::new() }
     }
 
@@ -87,14 +87,14 @@ impl Manifests {
     ///
     /// # Errors
     /// The inner [`BadManifest`]; the outer [`Stopped`] when nothing is fetched any more.
-    pub async fn offer(&self, signed: Signed<Manifest>) -> Result<Result<Standing, BadManifest>, Stopped> {
+    pub async fn offer(&self, signed: Signed<Manifest>) -> Result<Result<ManifestAge, BadManifest>, Stopped> {
         let manifest = match self.open(&signed) {
             Ok(manifest) => manifest,
             Err(error) => return Ok(Err(error)),
         };
         let version = manifest.version;
         let standing = self.remember(&manifest, signed);
-        if standing == Standing::News {
+        if standing == ManifestAge::News {
             let bytes = manifest.total_bytes;
             match LINES.due("snapshot") {
                 Some(_) => tracing::info!(%version, bytes, "a new snapshot"),
@@ -163,21 +163,21 @@ impl Manifests {
         Ok(manifest)
     }
 
-    fn remember(&self, manifest: &Manifest, signed: Signed<Manifest>) -> Standing {
+    fn remember(&self, manifest: &Manifest, signed: Signed<Manifest>) -> ManifestAge {
         let mut known = self.lock();
         if *known.epoch.get_or_insert(manifest.epoch) != manifest.epoch {
-            return Standing::Old;
+            return ManifestAge::Old;
         }
         let (version, base, seen) = (manifest.version, manifest.base, &mut known.seen);
         match seen.last_key_value().map(|(newest, _)| *newest) {
-            Some(newest) if version < newest => Standing::Old,
-            Some(newest) if version == newest => Standing::Known,
+            Some(newest) if version < newest => ManifestAge::Old,
+            Some(newest) if version == newest => ManifestAge::Known,
             _ => {
                 seen.insert(version, Seen { signed, base });
                 while seen.len() > MAX_MANIFESTS {
                     seen.pop_first();
                 }
-                Standing::News
+                ManifestAge::News
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::status::throughput::Meter;
 /// What the node is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum NodeActivity {
     /// Looking for the learner; nothing is installed.
     #[default]
     Joining,
@@ -60,7 +60,7 @@ pub struct LostDevice {
 
 /// Bytes and groups of snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Traffic {
+pub struct SnapshotTraffic {
     /// Bytes received, useful or not.
     pub received_bytes: u64,
     /// Bytes sent to consumers of snapshots.
@@ -79,7 +79,7 @@ pub struct Traffic {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Facts {
     /// What it is doing.
-    pub state: State,
+    pub state: NodeActivity,
     /// Whether the learner answers.
     pub learner: bool,
     /// Why it does not answer, where it says so: this node is banned, for instance.
@@ -119,7 +119,7 @@ pub struct Facts {
     /// Peers that snapshots may come from.
     pub neighbours: usize,
     /// Snapshots as they went through here since the start.
-    pub traffic: Traffic,
+    pub traffic: SnapshotTraffic,
     /// The snapshot that is being received.
     pub download: Option<Download>,
     /// Milliseconds that this machine's clock is ahead of the learner's.

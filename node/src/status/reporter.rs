@@ -11,7 +11,7 @@ use echo_protocol::program::clock;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::state::state_file;
-use crate::status::node_state::{Board, Facts, State};
+use crate::status::node_state::{Board, Facts, NodeActivity};
 
 use crate::status::screen::Screen;
 
@@ -19,7 +19,7 @@ use crate::status::screen::Screen;
 const REFRESH: Duration = Duration::from_millis(500);
 
 /// Reports on a node.
-pub struct Reporter {
+pub struct StatusReporter {
     /// The node's facts, which every part writes.
     pub board: Arc<Board>,
     /// Asked for the number of connected peers.
@@ -32,7 +32,7 @@ pub struct Reporter {
     pub screen: Screen,
 }
 
-impl Reporter {
+impl StatusReporter {
     /// Reports until it is dropped; a file that can't be written costs one log line.
     pub async fn run(self) {
         let mut refresh = tokio::time::interval(REFRESH);
@@ -99,20 +99,20 @@ pub fn line(facts: &Facts) -> String {
 
 fn doing(facts: &Facts) -> String {
     let state = match facts.state {
-        State::Joining => "looking for the learner",
-        State::WaitingForSnapshot => "waiting for a snapshot",
-        State::WaitingForWork => "waiting for work",
-        State::Relaying => "relaying",
-        State::Verifying if facts.checked == 0 => "no group to check yet",
-        State::Verifying => "checking others' work",
-        State::Generating => "generating",
-        State::OutboxFull => "outbox full, waiting for the learner",
-        State::PolicyUnusable => "policy unusable, waiting for the next",
-        State::Delivering => "run ended, delivering",
-        State::Ended => "run ended",
+        NodeActivity::Joining => "looking for the learner",
+        NodeActivity::WaitingForSnapshot => "waiting for a snapshot",
+        NodeActivity::WaitingForWork => "waiting for work",
+        NodeActivity::Relaying => "relaying",
+        NodeActivity::Verifying if facts.checked == 0 => "no group to check yet",
+        NodeActivity::Verifying => "checking others' work",
+        NodeActivity::Generating => "generating",
+        NodeActivity::OutboxFull => "outbox full, waiting for the learner",
+        NodeActivity::PolicyUnusable => "policy unusable, waiting for the next",
+        NodeActivity::Delivering => "run ended, delivering",
+        NodeActivity::Ended => "run ended",
     };
     let mut text = state.to_owned();
-    if !facts.learner && !matches!(facts.state, State::Joining | State::Ended) {
+    if !facts.learner && !matches!(facts.state, NodeActivity::Joining | NodeActivity::Ended) {
         match &facts.silence {
             Some(why) => {
                 let _ = write!(text, ", refused by the learner ({why})");
@@ -147,7 +147,7 @@ mod tests {
         board.refused(RefuseReason::Stale);
         board.refused(RefuseReason::Stale);
         board.set(|facts| {
-            facts.state = State::Generating;
+            facts.state = NodeActivity::Generating;
             facts.version = Some(PolicyVersion(4));
             facts.accepted = 7;
             facts.parent = Some("01020304".into());
@@ -167,7 +167,7 @@ mod tests {
         assert!(line_now().contains("33 % | on CPU, without Card | 32.0 rollouts/s"));
         board.set(|facts| (facts.checked, facts.denounced) = (12, 1));
         assert!(line_now().contains(" | 12 of others checked, 1 of them lies | 0 in outbox"));
-        board.set(|facts| (facts.state, facts.download) = (State::Verifying, None));
+        board.set(|facts| (facts.state, facts.download) = (NodeActivity::Verifying, None));
         assert!(line_now().contains("| checking others' work, learner away |"));
         board.set(|facts| (facts.checked, facts.silence) = (0, Some("banned: spam".into())));
         assert!(line_now().contains("| no group to check yet, refused by the learner (banned: spam) |"));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use echo_policy::audit::{Finding, Sample, Standard};
+use echo_policy::audit::{ClaimedSample, SampleFinding, Standard};
 use echo_policy::text::tokenizer::{Tokenizer, TokenizerError};
 use echo_protocol::run::precision::Caches;
 use echo_protocol::run::version::PolicyVersion;
@@ -14,8 +14,8 @@ use echo_protocol::work::verification::{Opinion, Report};
 use echo_sandbox::rollout::judge::judge;
 use echo_sandbox::rollout::replay::{Heard, ReplayError, TextDecoder, heard, interleave};
 
-use super::policy_cache::Shelf;
-use crate::workload::Workload;
+use super::policy_cache::VersionCache;
+use crate::workload::NodeWorkload;
 
 /// What the policy heard has no tokens.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,11 @@ impl TextDecoder for Text<'_> {
 ///
 /// # Errors
 /// When the frame is no signed message, so that nothing in it has a name.
-pub(super) fn check(workload: &Workload, shelf: &Shelf, frame: &[u8]) -> Result<Report, SignedError> {
+pub(super) fn check(
+    workload: &NodeWorkload,
+    shelf: &VersionCache,
+    frame: &[u8],
+) -> Result<Report, SignedError> {
     let signed = Signed::<TrajectoryGroup>::from_bytes(frame)?;
     let opinion = match signed.open() {
         Ok(group) => look(workload, shelf, &group).err().unwrap_or(Opinion::Sound),
@@ -72,7 +76,7 @@ fn unable(why: &impl Display) -> Opinion {
 
 /// # Errors
 /// The opinion of a group that is not sound, or cannot be checked.
-fn look(workload: &Workload, shelf: &Shelf, group: &TrajectoryGroup) -> Result<(), Opinion> {
+fn look(workload: &NodeWorkload, shelf: &VersionCache, group: &TrajectoryGroup) -> Result<(), Opinion> {
     if group.run != workload.run {
         return Err(lie(RefuseReason::Run, &group.run));
     }
@@ -107,7 +111,7 @@ fn look(workload: &Workload, shelf: &Shelf, group: &TrajectoryGroup) -> Result<(
     let samples = (0..).zip(&group.trajectories).zip(&between).map(|((index, trajectory), heard)| {
         let versions = trajectory.token_versions().map(|version| version.0);
         let tokens = interleave(&trajectory.response, heard);
-        let sample = Sample::new(index, tokens, &trajectory.logprobs, versions);
+        let sample = ClaimedSample::new(index, tokens, &trajectory.logprobs, versions);
         match group.caches {
             Caches::Recomputed => sample,
             Caches::Kept => sample.with_kept_caches(group.recomputed.clone()),
@@ -117,11 +121,11 @@ fn look(workload: &Workload, shelf: &Shelf, group: &TrajectoryGroup) -> Result<(
     let (auditor, seed) = (shelf.auditor(), order.sampler_seed());
     match auditor.examine(&versions, &standard, &prompt, &seed, workload.sampling(), samples) {
         // The learner's machine may come to the opposite.
-        Ok(Finding { is_close: true, .. }) => {
+        Ok(SampleFinding { is_close: true, .. }) => {
             Err(Opinion::unable("it is too close to the tolerance to tell"))
         }
-        Ok(Finding { fault: Some(fault), .. }) => Err(lie(RefuseReason::Sampling, &fault)),
-        Ok(Finding { fault: None, .. }) => Ok(()),
+        Ok(SampleFinding { fault: Some(fault), .. }) => Err(lie(RefuseReason::Sampling, &fault)),
+        Ok(SampleFinding { fault: None, .. }) => Ok(()),
         Err(error) => Err(unable(&error)),
     }
 }

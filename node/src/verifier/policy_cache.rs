@@ -15,14 +15,14 @@ pub(super) const MAX_COPY_BYTES: usize = 8 << 30;
 
 /// The newest versions that were installed since the start. Clones share them, and their auditor.
 #[derive(Clone)]
-pub(super) struct Shelf {
+pub(super) struct VersionCache {
     weights: BTreeMap<PolicyVersion, Arc<VersionWeights>>,
     /// As of the newest.
     tokenizer: Option<Arc<Tokenizer>>,
     auditor: Arc<Auditor>,
 }
 
-impl Shelf {
+impl VersionCache {
     /// An empty one, whose auditor may take so many bytes for policies that it makes.
     pub(super) fn new(max_copy_bytes: usize) -> Self {
         let auditor = Arc::new(Auditor::new(max_copy_bytes));

@@ -33,14 +33,14 @@ fn a_policy_that_chats_reads_messages() {
     let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
     charter.tokenizer = TokenizerSpec::Chat;
     charter.tasks = vec![TaskSpec::new("guess_number")];
-    let workload = Workload::new(run, &charter).unwrap();
+    let workload = NodeWorkload::new(run, &charter).unwrap();
     let characters = CharTokenizer::default();
     let mut files = vec![
         ("tokenizer.json".to_owned(), characters.to_huggingface_json().into_bytes()),
         ("tokenizer_config.json".to_owned(), characters.to_huggingface_config().into_bytes()),
     ];
     let without = workload.tokenizer(&files);
-    assert!(matches!(without, Err(WorkloadError::Tokenizer(TokenizerError::NoChat(_)))));
+    assert!(matches!(without, Err(NodeWorkloadError::Tokenizer(TokenizerError::NoChat(_)))));
     let template = "{% for m in messages %}{{ '<bos>' if m.role == 'user' else '' }}{{ m.content }}{{ '' if m.role == 'user' else '<eos>' }}\
                     {% endfor %}{% if add_generation_prompt %}>{% endif %}";
     files.push(("chat_template.jinja".to_owned(), template.into()));
@@ -81,11 +81,11 @@ fn tasks_made_of_a_file_wait_for_the_snapshot_that_brings_it() {
     let rows = br#"{"question": "1+1=", "answer": "2"}"#;
     let id = echo_protocol::wire::content_id::ContentId::of(rows);
     charter.tasks = vec![TaskSpec { data: Some(id), ..TaskSpec::new("math") }];
-    let workload = Workload::new(run, &charter).unwrap();
+    let workload = NodeWorkload::new(run, &charter).unwrap();
     let tokenizer = workload.tokenizer(&[]).unwrap();
     let request = || workload.request(OrderCounter(0), &tokenizer);
-    assert!(matches!(request(), Err(WorkloadError::TasksNotHere)));
-    assert!(matches!(workload.build_tasks(&[]), Err(WorkloadError::Tasks(_))));
+    assert!(matches!(request(), Err(NodeWorkloadError::TasksNotHere)));
+    assert!(matches!(workload.build_tasks(&[]), Err(NodeWorkloadError::Tasks(_))));
     let name = task_file_name(&id);
     assert!(workload.needs(&name) && workload.needs("tokenizer.json"));
     workload.build_tasks(&[(name.clone(), rows.to_vec())]).unwrap();
@@ -97,7 +97,7 @@ fn tasks_made_of_a_file_wait_for_the_snapshot_that_brings_it() {
 
     charter.tasks = vec![TaskSpec::new("chess")];
     assert!(
-        matches!(Workload::new(run, &charter), Err(WorkloadError::Tasks(_))),
+        matches!(NodeWorkload::new(run, &charter), Err(NodeWorkloadError::Tasks(_))),
         "told before anything is fetched"
     );
 }
@@ -105,8 +105,8 @@ fn tasks_made_of_a_file_wait_for_the_snapshot_that_brings_it() {
 #[test]
 fn what_this_machine_lacks_is_no_matter_of_versions() {
     let lacks = vec![Lack { what: "there is no g++".into(), mend: "apt install g++".into() }];
-    let refused = WorkloadError::from(SpecError::Machine { task: "code", lacks });
-    assert!(matches!(refused, WorkloadError::Machine(_)));
+    let refused = NodeWorkloadError::from(SpecError::Machine { task: "code", lacks });
+    assert!(matches!(refused, NodeWorkloadError::Machine(_)));
     let text = refused.to_string();
     assert!(
         ["there is no g++: apt install g++", "--role relay"].iter().all(|part| text.contains(part)),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::policy_cache::Copies;
 use super::samples::examine_in_turn;
-use super::{AuditError, CannotAudit, Finding, Sample, Standard, VersionWeights, examine};
+use super::{AuditError, CannotAudit, ClaimedSample, SampleFinding, Standard, VersionWeights, examine};
 use crate::generation::cpu::computes_as_known;
 use crate::sampling::SamplingParams;
 
@@ -39,16 +39,16 @@ impl Auditor {
         prompt: &[u32],
         seed: &[u8; 32],
         params: &SamplingParams,
-        samples: impl IntoIterator<Item = Sample>,
-    ) -> Result<Finding, AuditError> {
+        samples: impl IntoIterator<Item = ClaimedSample>,
+    ) -> Result<SampleFinding, AuditError> {
         let Standard { precision, tolerance } = standard;
         if !computes_as_known(*precision) {
             return Err(CannotAudit::Processor { precision: *precision }.into());
         }
-        let samples: Vec<Sample> = samples.into_iter().collect();
+        let samples: Vec<ClaimedSample> = samples.into_iter().collect();
         let mut copies = self.turn();
         copies.sweep();
-        if copies.have_room_for(versions, *precision) || samples.iter().any(Sample::has_kept_caches) {
+        if copies.have_room_for(versions, *precision) || samples.iter().any(ClaimedSample::has_kept_caches) {
             let policies = copies.policies(versions, *precision)?;
             return Ok(examine(&policies, prompt, seed, params, samples, tolerance)?);
         }

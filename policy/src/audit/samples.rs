@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Audit, Draw, Evidence, Fault, Tolerance};
+use super::{Audit, AuditFault, Draw, Evidence, Tolerance};
 use crate::generation::EngineError;
 use crate::generation::backend::Backend;
 use crate::generation::policy::Policy;
@@ -14,9 +14,9 @@ const MARGIN: f32 = 2.0;
 
 /// What an audit of an order's samples came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Finding {
+pub struct SampleFinding {
     /// What is wrong with them, if anything is: a fault that is certain before one that is not.
-    pub fault: Option<Fault>,
+    pub fault: Option<AuditFault>,
     /// Whether nothing certain is wrong with them, and one lies so near the limits of [`Tolerance`], within half and twice of one, that an honest
     /// machine of another kind may come to the opposite: that nobody finds the same is held against nobody then.
     pub is_close: bool,
@@ -24,7 +24,7 @@ pub struct Finding {
 
 /// What somebody says a sample of an order is.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sample {
+pub struct ClaimedSample {
     /// Which of the order's samples.
     index: u32,
     /// All tokens that followed the prompt.
@@ -35,7 +35,7 @@ pub struct Sample {
     kept: Option<Vec<u32>>,
 }
 
-impl Sample {
+impl ClaimedSample {
     /// Sample `index` of an order. `tokens` are all that followed the prompt, each with whether it was drawn; `logprobs` and `versions` are those of the drawn ones.
     #[must_use]
     pub fn new(
@@ -121,9 +121,9 @@ pub fn examine<B: Backend>(
     prompt: &[u32],
     seed: &[u8; 32],
     params: &SamplingParams,
-    samples: impl IntoIterator<Item = Sample>,
+    samples: impl IntoIterator<Item = ClaimedSample>,
     tolerance: &Tolerance,
-) -> Result<Finding, EngineError> {
+) -> Result<SampleFinding, EngineError> {
     let audits = audits(policies, prompt, seed, params)?;
     weigh(samples.into_iter().map(|sample| sample.look(&audits)), tolerance)
 }
@@ -133,17 +133,17 @@ pub fn examine<B: Backend>(
 ///
 /// Fails as [`examine`] does, and with what asking for a policy fails with.
 ///
-/// Panics when caches were kept ([`Sample::has_kept_caches`]): such samples need all policies at once.
+/// Panics when caches were kept ([`ClaimedSample::has_kept_caches`]): such samples need all policies at once.
 pub(super) fn examine_in_turn<B: Backend, E: From<EngineError>>(
     lend: impl IntoIterator<Item = Result<Vec<Arc<Policy<B>>>, E>>,
     prompt: &[u32],
     seed: &[u8; 32],
     params: &SamplingParams,
-    samples: &[Sample],
+    samples: &[ClaimedSample],
     tolerance: &Tolerance,
-) -> Result<Finding, E> {
+) -> Result<SampleFinding, E> {
     assert!(
-        !samples.iter().any(Sample::has_kept_caches),
+        !samples.iter().any(ClaimedSample::has_kept_caches),
         "where caches were kept, versions are asked together"
     );
     let mut seen = vec![Evidence::default(); samples.len()];
@@ -173,14 +173,14 @@ fn audits<'a, B: Backend>(
 fn weigh(
     seen: impl Iterator<Item = Result<Evidence, EngineError>>,
     tolerance: &Tolerance,
-) -> Result<Finding, EngineError> {
-    let (mut evidence, mut found) = (Evidence::default(), Finding::default());
+) -> Result<SampleFinding, EngineError> {
+    let (mut evidence, mut found) = (Evidence::default(), SampleFinding::default());
     for of_sample in seen {
         let before = evidence.tokens();
         evidence.add(of_sample?);
         let fault = evidence.fault(tolerance);
         if fault.is_some() && evidence.fault(&tolerance.times(MARGIN)).is_some() {
-            return Ok(Finding { fault, is_close: false });
+            return Ok(SampleFinding { fault, is_close: false });
         }
         found.is_close |= evidence.fault(&tolerance.times(1.0 / MARGIN)).is_some();
         if fault.is_some() {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::generation::{Completion, Generation, Limits, SampleRequest, Takeover, Ticket};
+use crate::generation::{Completion, Generation, GenerationLimits, PolicyTakeover, SampleRequest, Ticket};
 use crate::model::config::ModelConfig;
 use crate::model::precision::Precision;
 use crate::model::weights::Weights;
@@ -41,7 +41,7 @@ fn look(policy: &Policy, sample: u32, tokens: &[u32], logprobs: &[f32]) -> Evide
     Audit::new(policy, &PROMPT, &SEED, &params(0.8)).unwrap().look(sample, tokens, &draws).unwrap()
 }
 
-fn fault(policy: &Policy, sample: u32, tokens: &[u32], logprobs: &[f32]) -> Option<Fault> {
+fn fault(policy: &Policy, sample: u32, tokens: &[u32], logprobs: &[f32]) -> Option<AuditFault> {
     look(policy, sample, tokens, logprobs).fault(&Tolerance::f32(0.8))
 }
 
@@ -91,7 +91,7 @@ fn every_cheat_is_found() {
 
         let best = generate(&policy, params(0.8)).remove(3);
         let found = fault(&policy, 0, &best.tokens, &best.logprobs);
-        assert!(matches!(found, Some(Fault::Tokens { .. })), "the best of several samples: {found:?}");
+        assert!(matches!(found, Some(AuditFault::Tokens { .. })), "the best of several samples: {found:?}");
 
         let mut edited = tokens.clone();
         let vocabulary = config.vocab_size as u32;
@@ -100,7 +100,7 @@ fn every_cheat_is_found() {
 
         let made_up: Vec<f32> = logprobs.iter().map(|logp| logp * 0.9).collect();
         let found = fault(&policy, 0, &tokens, &made_up);
-        assert!(matches!(found, Some(Fault::Logprobs { .. })), "made-up log-probs: {found:?}");
+        assert!(matches!(found, Some(AuditFault::Logprobs { .. })), "made-up log-probs: {found:?}");
         let mut one = logprobs.clone();
         one[3] = f32::NAN;
         assert!(fault(&policy, 0, &tokens, &one).is_some(), "a log-prob that is no number");
@@ -108,7 +108,7 @@ fn every_cheat_is_found() {
 }
 
 /// What is found of the four samples when their log-probabilities are off by what `off` says of sample and position.
-fn examine_off(off: impl Fn(u32, usize) -> f32) -> Finding {
+fn examine_off(off: impl Fn(u32, usize) -> f32) -> SampleFinding {
     let (config, weights) = families().remove(0);
     let policies = [load(&config, &weights)];
     let honest = generate(&policies[0], params(0.8));
@@ -116,7 +116,7 @@ fn examine_off(off: impl Fn(u32, usize) -> f32) -> Finding {
         let logprobs = completion.logprobs.iter().enumerate().map(|(at, logprob)| logprob - off(index, at));
         let tokens = completion.tokens.iter().map(|token| (*token, true));
         let logprobs: Vec<f32> = logprobs.collect();
-        Sample::new(index, tokens, &logprobs, completion.versions.iter().copied())
+        ClaimedSample::new(index, tokens, &logprobs, completion.versions.iter().copied())
     });
     examine(&policies, &PROMPT, &SEED, &params(0.8), samples, &Tolerance::f32(0.8)).unwrap()
 }
@@ -201,8 +201,11 @@ fn kept_in_little_room(policies: &[Arc<Policy>; 3]) -> Vec<(SampleRequest, Vec<C
             params: params(0.8),
         })
         .into();
-    let mut generation =
-        Generation::new(policies[0].clone(), Limits { sequences: 5, ..Limits::default() }, Takeover::Keep);
+    let mut generation = Generation::new(
+        policies[0].clone(),
+        GenerationLimits { sequences: 5, ..GenerationLimits::default() },
+        PolicyTakeover::Keep,
+    );
     for (ticket, request) in (0..).map(Ticket).zip(&requests) {
         generation.submit(ticket, request.clone()).unwrap();
     }
@@ -236,9 +239,9 @@ fn kept_caches_are_audited_to_the_bit() {
                 let completion = &completions[index];
                 let tokens = completion.tokens.iter().map(|token| (*token, true));
                 let versions = completion.versions.iter().copied();
-                Sample::new(index as u32, tokens, &completion.logprobs, versions)
+                ClaimedSample::new(index as u32, tokens, &completion.logprobs, versions)
             };
-            let examine = |policies: &[Arc<Policy>], samples: Vec<Sample>| {
+            let examine = |policies: &[Arc<Policy>], samples: Vec<ClaimedSample>| {
                 let exact = Tolerance { border: 0.0, off: 0.0, mean: 0.0, max: 0.0 };
                 examine(policies, &request.prompt, &request.seed, &request.params, samples, &exact)
                     .unwrap()

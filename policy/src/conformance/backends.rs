@@ -12,8 +12,8 @@ mod prompts;
 mod reference;
 
 pub use error::AgreementError;
-pub use models::{Model, models};
-pub use prompts::{Prompt, prompts};
+pub use models::{NamedModel, models};
+pub use prompts::{ClaimedPrompt, prompts};
 pub use reference::Reference;
 
 use std::fmt;
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::generation::Backend;
 use crate::model::precision::Precision;
-use expected::Expected;
+use expected::ExpectedScores;
 
 /// Most prompts that are fed together.
 const TOGETHER: usize = 128;
@@ -92,7 +92,7 @@ impl Agreement {
 
     /// Whether a mean is beyond its limit, or is no number; nothing was compared then either.
     #[must_use]
-    pub fn exceeds(&self, limits: Limits) -> bool {
+    pub fn exceeds(&self, limits: AgreementLimits) -> bool {
         !(self.mean_dlogp() <= limits.mean_dlogp && self.mean_kl() <= limits.mean_kl)
     }
 
@@ -126,14 +126,14 @@ impl fmt::Display for Agreement {
 
 /// How far a backend may be from the reference, on the average.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
+pub struct AgreementLimits {
     /// |Δ log p| of a claimed next token.
     pub mean_dlogp: f64,
     /// KL(reference ‖ backend), in nats.
     pub mean_kl: f64,
 }
 
-impl Limits {
+impl AgreementLimits {
     /// Those of a precision. Of f32 and bf16 they are what the engine promises; of the integers half as much again, and more, as the CPU's
     /// kernels were measured to be off by on the models here over 2,000 prompts: 0.020 and 3.5e-4 in int8, 0.21 and 0.038 in int4.
     #[must_use]
@@ -156,14 +156,14 @@ impl Limits {
 pub fn compare<B: Backend>(
     reference: &impl Reference,
     backends: &[B],
-    prompts: &[Prompt],
+    prompts: &[ClaimedPrompt],
 ) -> Result<Vec<Agreement>, AgreementError> {
     let mut found = vec![Agreement::default(); backends.len()];
     let mut rest = prompts;
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(together(rest));
         rest = later;
-        let expected = Expected::of(reference, batch)?;
+        let expected = ExpectedScores::of(reference, batch)?;
         for (backend, found) in backends.iter().zip(&mut found) {
             found.prompts += batch.len() as u64;
             feeding::distributions(backend, batch, |row, logits| expected.compare(row, logits, found))?;
@@ -174,7 +174,7 @@ pub fn compare<B: Backend>(
 }
 
 /// How many of the prompts come next.
-fn together(prompts: &[Prompt]) -> usize {
+fn together(prompts: &[ClaimedPrompt]) -> usize {
     let fits = prompts.iter().take(TOGETHER).scan(0, |tokens, prompt| {
         *tokens += prompt.inputs().len();
         (*tokens <= TOGETHER_TOKENS).then_some(())

@@ -59,7 +59,7 @@ pub struct Pick<'a> {
 
 /// A token that is said to follow.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Claim<'a> {
+pub struct TokenClaim<'a> {
     /// From which distribution it was drawn.
     pub params: &'a SamplingParams,
     /// Id that is said to follow.
@@ -140,7 +140,7 @@ pub trait Backend: Send + Sync {
     fn place(
         &self,
         feeds: &mut [Feed<'_, Self::Cache>],
-        claims: &[Claim<'_>],
+        claims: &[TokenClaim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
         debug_assert_eq!(feeds.iter().map(|feed| feed.tokens.len()).sum::<usize>(), claims.len());
         let logits = self.forward(feeds, Want::All)?;

@@ -23,8 +23,8 @@ mod thread_team;
 
 use std::sync::OnceLock;
 
-use super::backend::{Backend, Claim, Feed, Logits, MAX_CALL_TOKENS, Pick, Want};
-use super::cpu::kv_cache::{KvCache, PAGE_TOKENS, PageShape};
+use super::backend::{Backend, Feed, Logits, MAX_CALL_TOKENS, Pick, TokenClaim, Want};
+use super::cpu::kv_cache::{CpuPageShape, KvCache, PAGE_TOKENS};
 use super::{EngineError, call};
 use crate::math;
 use crate::model::config::ModelConfig;
@@ -35,16 +35,16 @@ use crate::sampling;
 use crate::sampling::{Interval, Sampled};
 pub use self_test::computes_as_known;
 
-use attention::{Sight, Sights};
-use forward_pass::{Buffers, Pass};
-use layer::Layer;
-use linear::Linear;
-use matmul::{Packing, Update};
-use matrix::Matrix;
-use process_pool::Room;
-use shared_slice::Shared;
+use attention::{Sights, VisibleTokens};
+use forward_pass::{Buffers, CpuPass};
+use layer::CpuLayer;
+use linear::CpuLinear;
+use matmul::{OutputUpdate, Packing};
+use matrix::CpuMatrix;
+use process_pool::ComputePool;
+use shared_slice::SharedSlice;
 use simd::Processor;
-use thread_team::Worker;
+use thread_team::TeamMember;
 
 /// The table of embeddings.
 const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -59,9 +59,9 @@ pub struct CpuBackend {
     inv_freq: Vec<f32>,
     /// `[vocab, hidden]`, as it was published.
     embedding: WeightTensor,
-    layers: Vec<Layer>,
+    layers: Vec<CpuLayer>,
     norm: Vec<f32>,
-    head: Linear,
+    head: CpuLinear,
 }
 
 impl CpuBackend {
@@ -95,7 +95,7 @@ impl CpuBackend {
             match spec.shape[..] {
                 // Rows of the table are widened where they lie.
                 [_, _] if spec.name == EMBEDDING && spec.name != head => 0,
-                [outputs, inputs] => Matrix::copied_bytes(outputs, inputs, stored, precision),
+                [outputs, inputs] => CpuMatrix::copied_bytes(outputs, inputs, stored, precision),
                 _ => 0,
             }
         };
@@ -120,7 +120,7 @@ impl CpuBackend {
     ) -> Result<Self, EngineError> {
         weights.check(config)?;
         let layers =
-            (0..config.num_hidden_layers).map(|index| Layer::load(config, index, weights, precision));
+            (0..config.num_hidden_layers).map(|index| CpuLayer::load(config, index, weights, precision));
         Ok(Self {
             config: config.clone(),
             precision,
@@ -129,7 +129,7 @@ impl CpuBackend {
             embedding: named::tensor(weights, EMBEDDING)?.clone(),
             layers: layers.collect::<Result<_, WeightsError>>()?,
             norm: named::vector(weights, "model.norm.weight")?,
-            head: Linear::load(weights, &[Self::head(config).to_owned()], false, precision.of_head())?,
+            head: CpuLinear::load(weights, &[Self::head(config).to_owned()], false, precision.of_head())?,
         })
     }
 
@@ -146,28 +146,29 @@ impl CpuBackend {
         if total == 0 {
             return Ok(());
         }
-        let shape = PageShape::of(&self.config);
+        let shape = CpuPageShape::of(&self.config);
         let (mut ids, mut tokens, mut pages) = (Vec::new(), Vec::new(), Vec::new());
         for (sequence, feed) in feeds.iter_mut().enumerate() {
             feed.cache.reserve(feed.tokens.len());
             let before = feed.cache.len();
             ids.extend_from_slice(feed.tokens);
-            tokens.extend((1..=feed.tokens.len()).map(|new| Sight { sequence, visible: before + new }));
+            tokens
+                .extend((1..=feed.tokens.len()).map(|new| VisibleTokens { sequence, visible: before + new }));
             // SAFETY: the caches are borrowed until the pass is over. It writes to the reserved places alone, which no other cache has.
-            let shared = feed.cache.pages().map(|page| unsafe { Shared::from_raw(page, shape.page()) });
+            let shared = feed.cache.pages().map(|page| unsafe { SharedSlice::from_raw(page, shape.page()) });
             pages.push(shared.collect());
         }
         let rows = call::wanted_rows(feeds, want);
         let (head_dim, group) =
             (self.config.head_dim, self.config.num_attention_heads / self.config.num_key_value_heads);
         let sights = Sights { tokens, pages, shape, head_dim, group };
-        Room::enter(self.operations(total, rows.len()), self.processor, |room| {
+        ComputePool::enter(self.operations(total, rows.len()), self.processor, |room| {
             let (workspace, runner) = room.split();
             let packing = Packing::of(self.precision, self.processor);
             let (buffers, logits) =
                 workspace.buffers(&self.config, packing, total, rows.len().min(LOGIT_ROWS));
             let pass =
-                Pass { config: &self.config, packing, tokens: total, buffers, sights: &sights, is_beside };
+                CpuPass { config: &self.config, packing, tokens: total, buffers, sights: &sights, is_beside };
             runner.run(self.phases(rows.len()), |worker, tools| {
                 self.embed(&ids, &pass, worker);
                 for (index, layer) in self.layers.iter().enumerate() {
@@ -179,7 +180,14 @@ impl CpuBackend {
                     pass.normalise(worker, tools, &self.norm, count, |row| first + row);
                     let (normed, _) = pass.buffers.normed.split_at(count * pass.packed_hidden());
                     let (logits, _) = logits.split_at(count * vocab);
-                    self.head.multiply(&pass, worker, &mut tools.multiplier, normed, logits, Update::Set);
+                    self.head.multiply(
+                        &pass,
+                        worker,
+                        &mut tools.multiplier,
+                        normed,
+                        logits,
+                        OutputUpdate::Set,
+                    );
                     worker.each(count, |row| {
                         // SAFETY: logits are not written in this phase.
                         each(first + row, unsafe { logits.read(row * vocab..(row + 1) * vocab) });
@@ -209,7 +217,7 @@ impl CpuBackend {
     }
 
     /// Looks up embeddings and angles of all tokens: a phase.
-    fn embed(&self, ids: &[u32], pass: &Pass<'_>, worker: &Worker<'_>) {
+    fn embed(&self, ids: &[u32], pass: &CpuPass<'_>, worker: &TeamMember<'_>) {
         let (hidden, half) = (self.config.hidden_size, self.inv_freq.len());
         worker.each(pass.tokens, |token| {
             let (row, angles) = (token * hidden..(token + 1) * hidden, token * half..(token + 1) * half);
@@ -253,7 +261,7 @@ impl Backend for CpuBackend {
     }
 
     fn new_cache(&self) -> KvCache {
-        KvCache::new(PageShape::of(&self.config))
+        KvCache::new(CpuPageShape::of(&self.config))
     }
 
     fn cached_tokens(&self, cache: &KvCache) -> usize {
@@ -261,7 +269,7 @@ impl Backend for CpuBackend {
     }
 
     fn cache_bytes_per_token(&self) -> usize {
-        PageShape::of(&self.config).token_bytes()
+        CpuPageShape::of(&self.config).token_bytes()
     }
 
     fn cache_granule(&self) -> usize {
@@ -269,14 +277,14 @@ impl Backend for CpuBackend {
     }
 
     fn accepts(&self, cache: &KvCache) -> bool {
-        cache.shape() == PageShape::of(&self.config)
+        cache.shape() == CpuPageShape::of(&self.config)
     }
 
     fn forward(&self, feeds: &mut [Feed<'_, KvCache>], want: Want) -> Result<Logits, EngineError> {
         let rows = call::wanted_rows(feeds, want).len();
         let vocab = self.config.vocab_size;
         let mut values = vec![0.0; rows.min(MAX_CALL_TOKENS) * vocab];
-        let logits = Shared::new(&mut values);
+        let logits = SharedSlice::new(&mut values);
         self.pass(feeds, want, false, |row, values| {
             // SAFETY: each row is handed out once.
             unsafe { logits.write(row * vocab..(row + 1) * vocab) }.copy_from_slice(values);
@@ -298,12 +306,12 @@ impl Backend for CpuBackend {
     fn place(
         &self,
         feeds: &mut [Feed<'_, KvCache>],
-        claims: &[Claim<'_>],
+        claims: &[TokenClaim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
         let tokens: usize = feeds.iter().map(|feed| feed.tokens.len()).sum();
         assert_eq!(tokens, claims.len(), "a claim for each token");
         self.rows(feeds, Want::All, |row, logits| {
-            let Claim { params, token } = claims[row];
+            let TokenClaim { params, token } = claims[row];
             Ok(sampling::interval(logits, params, token)?)
         })
     }

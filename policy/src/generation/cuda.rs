@@ -1,6 +1,6 @@
 //! The decoder on NVIDIA GPUs, in kernels of our own.
 //!
-//! Nothing of CUDA is linked: [`devices`] looks for the driver, which compiles the shipped PTX for the GPU that is there. A [`Device`] is
+//! Nothing of CUDA is linked: [`devices`] looks for the driver, which compiles the shipped PTX for the GPU that is there. A [`CudaDevice`] is
 //! opened once; each version of a policy is a [`CudaBackend`] on it, and goes on with the caches that another one of its shape filled.
 //!
 //! **Precisions.** [`Precision::F32`]: weights as they were published, everything else f32, products of fused multiply-adds.
@@ -14,7 +14,7 @@
 //! **What goes where.** A call sends one letter about its tokens and reads back the sums of each row, of which [`crate::sampling`]'s
 //! results are made: 88 bytes a row. Logits leave the device only when a caller wants them.
 //!
-//! **Without a GPU.** The device is behind a trait, [`Driver`]: tests compile the kernels for the processor and run the whole backend on it.
+//! **Without a GPU.** The device is behind a trait, [`CudaDriver`]: tests compile the kernels for the processor and run the whole backend on it.
 
 mod cache;
 mod device;
@@ -31,22 +31,22 @@ mod workspace;
 
 use std::sync::Arc;
 
-use super::backend::{Backend, Claim, Feed, Logits, Pick, Want};
+use super::backend::{Backend, Feed, Logits, Pick, TokenClaim, Want};
 use super::{EngineError, call};
 use crate::model::config::ModelConfig;
 use crate::model::precision::Precision;
 use crate::model::weights::Weights;
 use crate::sampling::{Interval, Sampled};
-use cache::PageShape;
+use cache::CudaPageShape;
 use kernels::{Outcome, RowPick};
-use matrix::Recipe;
-use model::Model;
-use pass::{Pass, Wish};
+use matrix::OperandLayout;
+use model::CudaModel;
+use pass::{CudaPass, LogitsWanted};
 use tokens::Tokens;
 
 pub use cache::CudaCache;
-pub use device::Device;
-pub use driver::{Address, Driver, DriverError, Launch, Memory};
+pub use device::CudaDevice;
+pub use driver::{Address, CudaDriver, DeviceMemory, DriverError, Launch};
 pub use error::CudaError;
 pub use nvidia::{DeviceInfo, LEAST_CAPABILITY, OLDEST_DRIVER, devices, open};
 
@@ -55,8 +55,8 @@ pub const MAX_HEAD_DIM: usize = 256;
 
 /// A model on an NVIDIA GPU.
 pub struct CudaBackend {
-    model: Model,
-    shape: PageShape,
+    model: CudaModel,
+    shape: CudaPageShape,
 }
 
 impl CudaBackend {
@@ -66,15 +66,15 @@ impl CudaBackend {
     /// When the weights are not those of `config`, the precision is another one than f32 and bf16, the model's heads are too wide, the device
     /// has no room for the weights, or it is lost.
     pub fn load(
-        device: &Arc<Device>,
+        device: &Arc<CudaDevice>,
         config: &ModelConfig,
         weights: &Weights,
         precision: Precision,
     ) -> Result<Self, EngineError> {
-        let Some(recipe) = Recipe::new(precision) else {
+        let Some(recipe) = OperandLayout::new(precision) else {
             return Err(EngineError::Precision { precision, wanted: "f32 or bf16" });
         };
-        let shape = PageShape::of(config);
+        let shape = CudaPageShape::of(config);
         for (what, value, limit) in [
             ("head_dim", config.head_dim, MAX_HEAD_DIM),
             ("vocab_size", config.vocab_size, draw::MOST_TOKENS),
@@ -84,16 +84,21 @@ impl CudaBackend {
                 return Err(EngineError::Limit { what, value, limit });
             }
         }
-        Ok(Self { model: Model::load(device, config, weights, recipe)?, shape })
+        Ok(Self { model: CudaModel::load(device, config, weights, recipe)?, shape })
     }
 
     /// Device that the weights were copied to.
-    pub fn device(&self) -> &Arc<Device> {
+    pub fn device(&self) -> &Arc<CudaDevice> {
         &self.model.device
     }
 
     /// Feeds tokens, and has what is wished for of the wanted rows.
-    fn feed(&self, feeds: &mut [Feed<'_, CudaCache>], want: Want, wish: Wish<'_>) -> Result<(), EngineError> {
+    fn feed(
+        &self,
+        feeds: &mut [Feed<'_, CudaCache>],
+        want: Want,
+        wish: LogitsWanted<'_>,
+    ) -> Result<(), EngineError> {
         if call::check(self, feeds)? == 0 {
             return Ok(());
         }
@@ -106,7 +111,7 @@ impl CudaBackend {
             grown.push(pages);
         }
         let rows: Vec<u32> = call::wanted_rows(feeds, want).into_iter().map(|row| row as u32).collect();
-        let pass = Pass::new(&self.model, self.shape, &tokens, &rows, &wish)?;
+        let pass = CudaPass::new(&self.model, self.shape, &tokens, &rows, &wish)?;
         pass.run(rows.len(), wish)?;
         for (feed, pages) in feeds.iter_mut().zip(grown) {
             feed.cache.advance(pages, feed.tokens.len());
@@ -122,7 +127,7 @@ impl CudaBackend {
         picks: &[RowPick],
     ) -> Result<Vec<Outcome>, EngineError> {
         let mut outcomes = Vec::new();
-        self.feed(feeds, want, Wish::Tokens(picks, &mut outcomes))?;
+        self.feed(feeds, want, LogitsWanted::Tokens(picks, &mut outcomes))?;
         Ok(outcomes)
     }
 }
@@ -164,7 +169,7 @@ impl Backend for CudaBackend {
 
     fn forward(&self, feeds: &mut [Feed<'_, CudaCache>], want: Want) -> Result<Logits, EngineError> {
         let mut values = Vec::new();
-        self.feed(feeds, want, Wish::Logits(&mut values))?;
+        self.feed(feeds, want, LogitsWanted::Logits(&mut values))?;
         Ok(Logits::new(self.model.config.vocab_size, values))
     }
 
@@ -182,7 +187,7 @@ impl Backend for CudaBackend {
     fn place(
         &self,
         feeds: &mut [Feed<'_, CudaCache>],
-        claims: &[Claim<'_>],
+        claims: &[TokenClaim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
         let tokens: usize = feeds.iter().map(|feed| feed.tokens.len()).sum();
         assert_eq!(tokens, claims.len(), "a claim for each token");

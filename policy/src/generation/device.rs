@@ -25,7 +25,7 @@ use crate::model::weights::Weights;
 
 pub use choice::{DeviceChoice, UnknownDevice};
 pub use error::DeviceError;
-pub use survey::{About, Found, Survey};
+pub use survey::{About, FoundDevice, Survey};
 
 /// The processor's name among devices.
 pub const CPU: &str = "CPU";

@@ -5,7 +5,7 @@
 use std::any::Any;
 
 use super::EngineError;
-use super::backend::{Backend, Claim, Feed, Logits, Pick, Want};
+use super::backend::{Backend, Feed, Logits, Pick, TokenClaim, Want};
 use crate::model::config::ModelConfig;
 use crate::model::precision::Precision;
 use crate::sampling::{Interval, Sampled};
@@ -116,7 +116,7 @@ impl<B: Backend<Cache: 'static>> Backend for Hidden<B> {
     fn place(
         &self,
         feeds: &mut [Feed<'_, AnyCache>],
-        claims: &[Claim<'_>],
+        claims: &[TokenClaim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
         self.0.place(&mut own(feeds)?, claims)
     }
@@ -177,7 +177,7 @@ impl Backend for AnyBackend {
     fn place(
         &self,
         feeds: &mut [Feed<'_, AnyCache>],
-        claims: &[Claim<'_>],
+        claims: &[TokenClaim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
         self.0.place(feeds, claims)
     }
@@ -287,7 +287,7 @@ mod tests {
         let params = SamplingParams::unbiased(1);
         let pick = Pick { params: &params, u: 0.5 };
         assert!(matches!(here.draw(&mut feeds, &[pick, pick]), Err(EngineError::ForeignCache)));
-        let claim = Claim { params: &params, token: 1 };
+        let claim = TokenClaim { params: &params, token: 1 };
         assert!(matches!(here.place(&mut feeds, &[claim, claim]), Err(EngineError::ForeignCache)));
         assert_eq!(here.cached_tokens(&cache), 2, "nothing is changed");
     }

@@ -35,16 +35,16 @@ use super::EngineError;
 use super::backend::{Backend, MAX_CALL_TOKENS};
 use super::cpu::CpuBackend;
 use super::policy::Policy;
-use group::Group;
+use group::SampleGroup;
 use request::check_tokens;
 
-pub use admission::{DEFAULT_CACHE_BUDGET, DEFAULT_SEQUENCES, Limits};
-pub use request::{Completion, MAX_SAMPLES, MAX_STOP_IDS, SampleRequest, Ticket, Turn};
+pub use admission::{DEFAULT_CACHE_BUDGET, DEFAULT_SEQUENCES, GenerationLimits};
+pub use request::{Completion, EndedTurn, MAX_SAMPLES, MAX_STOP_IDS, SampleRequest, Ticket};
 pub use stop::{MAX_STOP_BYTES, MAX_STOP_STRINGS, StopStrings};
-pub use takeover::Takeover;
-pub use tally::Tally;
+pub use takeover::PolicyTakeover;
+pub use tally::GenerationStats;
 
-/// What part of [`Limits::prefill_tokens`] is computed anew in a step under a policy that takes over, while others draw.
+/// What part of [`GenerationLimits::prefill_tokens`] is computed anew in a step under a policy that takes over, while others draw.
 const ANEW: usize = 4;
 
 /// Most requests in one generation that were not handed out yet.
@@ -52,34 +52,34 @@ pub const MAX_REQUESTS: usize = 1 << 14;
 
 /// Requests on their way. Each [`Generation::step`] adds one token to every group that is caught up with what it has said and heard.
 ///
-/// First come, first served: requests are taken up in order, as many at once as [`Limits`] and the device have room for (always at least
+/// First come, first served: requests are taken up in order, as many at once as [`GenerationLimits`] and the device have room for (always at least
 /// one), and none overtakes another; as responses end, the next request moves up.
 pub struct Generation<B: Backend = CpuBackend> {
     policy: Arc<Policy<B>>,
-    /// Waits until nothing is in flight: see [`Takeover::Wait`].
+    /// Waits until nothing is in flight: see [`PolicyTakeover::Wait`].
     next: Option<Arc<Policy<B>>>,
-    takeover: Takeover,
-    limits: Limits,
+    takeover: PolicyTakeover,
+    limits: GenerationLimits,
     /// Not taken up, or put back; oldest first.
-    waiting: VecDeque<Group<B>>,
+    waiting: VecDeque<SampleGroup<B>>,
     /// In flight, oldest first; all of them are older than those that wait.
-    active: Vec<Group<B>>,
+    active: Vec<SampleGroup<B>>,
     /// Complete, and not handed out.
-    done: Vec<Group<B>>,
+    done: Vec<SampleGroup<B>>,
     /// Requests that were ever submitted.
     submitted: u64,
-    /// Sequences that may be in flight: [`Limits::sequences`], less after the device was out of memory.
+    /// Sequences that may be in flight: [`GenerationLimits::sequences`], less after the device was out of memory.
     allowed: usize,
     /// Tokens in a call: [`MAX_CALL_TOKENS`], less after the device was out of memory.
     call: usize,
     /// Steps since the device was out of memory, or since it got more to do again.
     calm: usize,
-    tally: Tally,
+    tally: GenerationStats,
 }
 
 impl<B: Backend> Generation<B> {
     /// Nothing to do yet.
-    pub fn new(policy: Arc<Policy<B>>, limits: Limits, takeover: Takeover) -> Self {
+    pub fn new(policy: Arc<Policy<B>>, limits: GenerationLimits, takeover: PolicyTakeover) -> Self {
         Self {
             policy,
             next: None,
@@ -92,16 +92,16 @@ impl<B: Backend> Generation<B> {
             allowed: limits.sequences.max(1),
             call: MAX_CALL_TOKENS,
             calm: 0,
-            tally: Tally::default(),
+            tally: GenerationStats::default(),
         }
     }
 
-    /// One batch of requests, whose tickets are their indices, within [`Limits::default`] and with [`Takeover::Recompute`].
+    /// One batch of requests, whose tickets are their indices, within [`GenerationLimits::default`] and with [`PolicyTakeover::Recompute`].
     ///
     /// # Errors
     /// As [`Generation::submit`]; all requests are accepted or none.
     pub fn start(policy: Arc<Policy<B>>, requests: Vec<SampleRequest>) -> Result<Self, EngineError> {
-        let mut generation = Self::new(policy, Limits::default(), Takeover::default());
+        let mut generation = Self::new(policy, GenerationLimits::default(), PolicyTakeover::default());
         for (ticket, request) in (0..).map(Ticket).zip(requests) {
             generation.enqueue(ticket, request)?;
         }
@@ -132,7 +132,7 @@ impl<B: Backend> Generation<B> {
     fn enqueue(&mut self, ticket: Ticket, request: SampleRequest) -> Result<(), EngineError> {
         request::within("requests", self.requests() + 1, MAX_REQUESTS)?;
         request::check(self.policy.config(), ticket, &request)?;
-        self.waiting.push_back(Group::new(ticket, self.submitted, request));
+        self.waiting.push_back(SampleGroup::new(ticket, self.submitted, request));
         self.submitted += 1;
         Ok(())
     }
@@ -149,7 +149,7 @@ impl<B: Backend> Generation<B> {
 
     /// Whether every response is complete.
     pub fn is_finished(&self) -> bool {
-        self.waiting.is_empty() && self.active.iter().all(Group::is_finished)
+        self.waiting.is_empty() && self.active.iter().all(SampleGroup::is_finished)
     }
 
     /// The policy in use; requests may still draw from the one before ([`Generation::lingering`]).
@@ -158,11 +158,11 @@ impl<B: Backend> Generation<B> {
     }
 
     /// What was done so far.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> GenerationStats {
         self.tally
     }
 
-    /// Computes up to [`Limits::prefill_tokens`] of what groups have not caught up with, oldest
+    /// Computes up to [`GenerationLimits::prefill_tokens`] of what groups have not caught up with, oldest
     /// first, then draws one token for every response of the groups that have; true when every
     /// response is complete. A turn that has ended and was not answered is the response's last.
     ///
@@ -173,7 +173,7 @@ impl<B: Backend> Generation<B> {
     /// When the policy's logits cannot be sampled from, the device is lost, or has no room for a single request: see
     /// [`Generation::oldest`]. Tokens drawn before stay valid; the next step goes on from them.
     pub fn step(&mut self) -> Result<bool, EngineError> {
-        self.active.iter_mut().for_each(Group::close);
+        self.active.iter_mut().for_each(SampleGroup::close);
         self.retire();
         self.take_over_when_idle();
         self.admit();
@@ -200,10 +200,10 @@ impl<B: Backend> Generation<B> {
     /// that has no tokens left.
     pub fn converse<E: From<EngineError>>(
         &mut self,
-        mut environment: impl FnMut(Turn<'_>) -> Result<Option<Vec<u32>>, E>,
+        mut environment: impl FnMut(EndedTurn<'_>) -> Result<Option<Vec<u32>>, E>,
     ) -> Result<(), E> {
         let vocab = self.policy.config().vocab_size;
-        for Group { ticket, request, sequences, .. } in &mut self.active {
+        for SampleGroup { ticket, request, sequences, .. } in &mut self.active {
             for sequence in sequences.iter_mut().filter(|sequence| sequence.finished && !sequence.told) {
                 sequence.told = true;
                 if let Some(heard) = environment(sequence.turn(*ticket, request))? {
@@ -224,7 +224,7 @@ impl<B: Backend> Generation<B> {
     /// Ends a request now, and hands out its responses as far as they have come: those that are not over are partial. None when nobody
     /// has this ticket any more.
     pub fn abandon(&mut self, ticket: Ticket) -> Option<Vec<Completion>> {
-        let is_it = |group: &Group<B>| group.ticket == ticket;
+        let is_it = |group: &SampleGroup<B>| group.ticket == ticket;
         let group = if let Some(index) = self.active.iter().position(is_it) {
             self.active.remove(index)
         } else if let Some(index) = self.waiting.iter().position(is_it) {
@@ -251,7 +251,7 @@ impl<B: Backend> Generation<B> {
     pub fn into_completions(self) -> Vec<Vec<Completion>> {
         let mut groups: Vec<_> = self.done.into_iter().chain(self.active).chain(self.waiting).collect();
         groups.sort_unstable_by_key(|group| group.order);
-        groups.into_iter().map(Group::into_completions).collect()
+        groups.into_iter().map(SampleGroup::into_completions).collect()
     }
 
     /// The policies that groups in flight go on from: the one before, if there is any that does, and the newest.
@@ -261,7 +261,7 @@ impl<B: Backend> Generation<B> {
         older.into_iter().chain([Arc::clone(&self.policy)]).collect()
     }
 
-    fn groups(&self) -> impl Iterator<Item = &Group<B>> {
+    fn groups(&self) -> impl Iterator<Item = &SampleGroup<B>> {
         self.done.iter().chain(&self.active).chain(&self.waiting)
     }
 

@@ -1,7 +1,7 @@
 //! Log-probabilities of given sequences, as the generation engine computes them.
 
 use super::EngineError;
-use super::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS};
+use super::backend::{Backend, Feed, MAX_CALL_TOKENS, TokenClaim};
 use super::policy::Policy;
 use crate::sampling::SamplingParams;
 
@@ -33,7 +33,8 @@ fn score_one<B: Backend>(backend: &B, inputs: &[u32], targets: &[u32]) -> Result
     let mut cache = backend.new_cache();
     let mut logprobs = Vec::with_capacity(targets.len());
     for (tokens, targets) in inputs.chunks(ROWS_PER_CALL).zip(targets.chunks(ROWS_PER_CALL)) {
-        let claims: Vec<_> = targets.iter().map(|token| Claim { params: &params, token: *token }).collect();
+        let claims: Vec<_> =
+            targets.iter().map(|token| TokenClaim { params: &params, token: *token }).collect();
         let placed = backend.place(&mut [Feed { tokens, cache: &mut cache }], &claims)?;
         logprobs.extend(placed.iter().map(|interval| interval.raw_logprob));
     }

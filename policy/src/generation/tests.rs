@@ -171,7 +171,7 @@ fn conversed(
     let mut answered = std::collections::BTreeMap::new();
     loop {
         generation.step().unwrap();
-        let answer = |turn: Turn<'_>| {
+        let answer = |turn: EndedTurn<'_>| {
             assert_eq!(turn.stopped, turn.tokens.last().is_some_and(|last| STOPS.contains(last)));
             assert!(turn.stopped || turn.left == 0);
             let turns = answered.entry((turn.ticket, turn.sample)).or_insert(0);

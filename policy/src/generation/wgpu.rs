@@ -23,15 +23,15 @@ mod pages;
 
 use std::sync::Arc;
 
-use super::backend::{Backend, Claim, Feed, Logits, Pick, Want};
+use super::backend::{Backend, Feed, Logits, Pick, TokenClaim, Want};
 use super::{EngineError, call};
 use crate::model::config::ModelConfig;
 use crate::model::weights::Weights;
 use crate::sampling;
 use crate::sampling::{Interval, Sampled};
-use model::head::{Wish, truncates};
-use model::{Model, Row, Wanted};
-use pages::{PAGE_TOKENS, PageShape};
+use model::head::{RowWanted, truncates};
+use model::{Wanted, WantedRow, WgpuModel};
+use pages::{PAGE_TOKENS, WgpuPageShape};
 
 pub use adapter::{AdapterChoice, AdapterInfo, AdapterKind, adapters};
 pub use cache::GpuCache;
@@ -42,7 +42,7 @@ pub use handle::GpuOptions;
 /// A model on a GPU.
 pub struct WgpuBackend {
     config: ModelConfig,
-    model: Model,
+    model: WgpuModel,
 }
 
 impl WgpuBackend {
@@ -51,7 +51,7 @@ impl WgpuBackend {
     /// # Errors
     /// When the weights are not those of `config`, the device has no room for them, or it is lost.
     pub fn load(gpu: &Arc<Gpu>, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
-        Ok(Self { config: config.clone(), model: Model::load(gpu, config, weights)? })
+        Ok(Self { config: config.clone(), model: WgpuModel::load(gpu, config, weights)? })
     }
 
     /// Device that the weights were copied to.
@@ -64,7 +64,7 @@ impl WgpuBackend {
         &self,
         feeds: &mut [Feed<'_, GpuCache>],
         wanted: &Wanted<'_>,
-        make: impl Fn(usize, Row<'_>) -> Result<T, EngineError>,
+        make: impl Fn(usize, WantedRow<'_>) -> Result<T, EngineError>,
     ) -> Result<Vec<T>, EngineError> {
         if call::check(self, feeds)? == 0 {
             return Ok(Vec::new());
@@ -91,7 +91,7 @@ impl Backend for WgpuBackend {
     }
 
     fn cache_bytes_per_token(&self) -> usize {
-        PageShape::of(&self.config).bytes() / PAGE_TOKENS
+        WgpuPageShape::of(&self.config).bytes() / PAGE_TOKENS
     }
 
     fn cache_granule(&self) -> usize {
@@ -121,10 +121,10 @@ impl Backend for WgpuBackend {
         let cut = |row: usize| truncates(picks[row].params, self.config.vocab_size);
         let wanted = Wanted {
             rows: call::wanted_rows(feeds, Want::Last),
-            wishes: picks.iter().map(Wish::draw).collect(),
+            wishes: picks.iter().map(RowWanted::draw).collect(),
             whole: &cut,
         };
-        self.rows(feeds, &wanted, |row, Row { choice, logits }| {
+        self.rows(feeds, &wanted, |row, WantedRow { choice, logits }| {
             choice.check()?;
             let Pick { params, u } = picks[row];
             if !cut(row) {
@@ -140,12 +140,12 @@ impl Backend for WgpuBackend {
     fn place(
         &self,
         feeds: &mut [Feed<'_, GpuCache>],
-        claims: &[Claim<'_>],
+        claims: &[TokenClaim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
         let vocab = self.config.vocab_size;
         let tokens: usize = feeds.iter().map(|feed| feed.tokens.len()).sum();
         assert_eq!(tokens, claims.len(), "a claim for each token");
-        if let Some(Claim { token, .. }) = claims.iter().find(|claim| claim.token as usize >= vocab) {
+        if let Some(TokenClaim { token, .. }) = claims.iter().find(|claim| claim.token as usize >= vocab) {
             return Err(EngineError::Token { token: *token, vocab });
         }
         let cut = |row: usize| {
@@ -154,12 +154,12 @@ impl Backend for WgpuBackend {
         };
         let wanted = Wanted {
             rows: call::wanted_rows(feeds, Want::All),
-            wishes: claims.iter().map(Wish::place).collect(),
+            wishes: claims.iter().map(RowWanted::place).collect(),
             whole: &cut,
         };
-        self.rows(feeds, &wanted, |row, Row { choice, logits }| {
+        self.rows(feeds, &wanted, |row, WantedRow { choice, logits }| {
             choice.check()?;
-            let Claim { params, token } = claims[row];
+            let TokenClaim { params, token } = claims[row];
             if !cut(row) {
                 return Ok(choice.interval(params));
             }

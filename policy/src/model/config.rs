@@ -5,7 +5,7 @@ mod parse;
 mod rope;
 mod write;
 
-pub use error::ConfigError;
+pub use error::ModelConfigError;
 pub use rope::RopeScaling;
 
 /// Longest `config.json` that is read, in bytes.
@@ -109,7 +109,7 @@ impl ModelConfig {
     ///
     /// # Errors
     /// When a size is zero, beyond its limit or does not fit the others.
-    pub fn tiny_qwen3(sizes: TinySizes) -> Result<Self, ConfigError> {
+    pub fn tiny_qwen3(sizes: TinySizes) -> Result<Self, ModelConfigError> {
         let config = Self {
             family: Family::Qwen3,
             vocab_size: sizes.vocab,
@@ -181,7 +181,7 @@ impl ModelConfig {
     ///
     /// # Errors
     /// The first size that does not hold.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), ModelConfigError> {
         for (field, value, limit) in [
             ("vocab_size", self.vocab_size, MAX_VOCAB),
             ("hidden_size", self.hidden_size, MAX_HIDDEN),
@@ -193,10 +193,10 @@ impl ModelConfig {
             ("max_position_embeddings", self.max_position_embeddings, MAX_POSITIONS),
         ] {
             if value == 0 || value > limit {
-                return Err(ConfigError::Size { field, value: value as u64, limit: limit as u64 });
+                return Err(ModelConfigError::Size { field, value: value as u64, limit: limit as u64 });
             }
         }
-        let inconsistent = |text: &str| Err(ConfigError::Inconsistent(text.into()));
+        let inconsistent = |text: &str| Err(ModelConfigError::Inconsistent(text.into()));
         if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
             return inconsistent("num_key_value_heads must divide num_attention_heads");
         }

@@ -14,7 +14,7 @@ pub(super) const BLOCK: usize = 1024;
 const DEPTH: f32 = -87.0;
 
 /// One position's logits, with the sums of their blocks.
-pub(super) struct Row<'a> {
+pub(super) struct LogitsRow<'a> {
     pub(super) logits: &'a [f32],
     /// Largest logit of the row.
     pub(super) top: f32,
@@ -58,7 +58,7 @@ fn narrow(sharpness: f64) -> f32 {
     sharpness.min(f64::from(f32::MAX)) as f32
 }
 
-impl<'a> Row<'a> {
+impl<'a> LogitsRow<'a> {
     /// Reads the logits once.
     ///
     /// Fails when they are empty, hold a NaN or +∞, or are all −∞.

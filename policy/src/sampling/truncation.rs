@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use super::SamplingParams;
-use super::blocks::{BLOCK, Row, weight};
+use super::blocks::{BLOCK, LogitsRow, weight};
 use super::border::Border;
 use crate::math;
 
@@ -26,13 +26,13 @@ pub(super) struct Cut {
 
 impl Cut {
     /// The cut of greedy sampling: only the likeliest token stays.
-    pub(super) fn best(row: &Row<'_>) -> Self {
+    pub(super) fn best(row: &LogitsRow<'_>) -> Self {
         let border = Border { floor: row.top, last: row.best() };
         Self { border, ranked: Some(border), enough: None }
     }
 
     /// None where all tokens stay.
-    pub(super) fn new(row: &Row<'_>, params: &SamplingParams) -> Option<Self> {
+    pub(super) fn new(row: &LogitsRow<'_>, params: &SamplingParams) -> Option<Self> {
         let (k, vocab) = (params.top_k as usize, row.logits.len());
         let top_k = (k > 0 && k < vocab).then_some(k);
         let top_p = (params.top_p < 1.0).then(|| f64::from(params.top_p));
@@ -62,7 +62,7 @@ impl Cut {
     /// where it is ruled out, and for one that stays how far it is above the last that does.
     ///
     /// Of a token whose logit is not −∞. Two ways lead back in: past the last token that stays, or, with top-p, by as much as there is too much mass before it.
-    pub(super) fn distance(&self, row: &Row<'_>, token: usize) -> f32 {
+    pub(super) fn distance(&self, row: &LogitsRow<'_>, token: usize) -> f32 {
         let logit = row.logits[token];
         let to_floor = row.depth(logit) - row.depth(self.border.floor);
         let in_rank = self.ranked.is_none_or(|ranked| ranked.keeps(token, logit));
@@ -75,7 +75,7 @@ impl Cut {
 }
 
 /// A logit that at least `k` tokens reach, as high as the blocks tell; the lowest possible token's where they do not.
-fn floor_of_rank(row: &Row<'_>, k: usize) -> f32 {
+fn floor_of_rank(row: &LogitsRow<'_>, k: usize) -> f32 {
     if k <= row.blocks.len() {
         let mut tops: Vec<f32> = row.blocks.iter().map(|block| block.top).collect();
         let (_, floor, _) = tops.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
@@ -88,14 +88,14 @@ fn floor_of_rank(row: &Row<'_>, k: usize) -> f32 {
 }
 
 /// A logit so low that all tokens below it have at most half of the share `tail` of the mass.
-fn floor_of_tail(row: &Row<'_>, tail: f64) -> f32 {
+fn floor_of_tail(row: &LogitsRow<'_>, tail: f64) -> f32 {
     let depth = libm::log(tail / 2.0 * row.total() / row.logits.len() as f64);
     (f64::from(row.top) + depth / f64::from(row.factor())) as f32
 }
 
 /// The tokens above a bound, from the likeliest on, by bins.
 struct Order<'a> {
-    row: &'a Row<'a>,
+    row: &'a LogitsRow<'a>,
     /// Bins for a difference of 1 in the logit.
     scale: f32,
     bins: Vec<Bin>,
@@ -109,7 +109,7 @@ struct Bin {
 }
 
 impl<'a> Order<'a> {
-    fn new(row: &'a Row<'a>, bound: f32) -> Self {
+    fn new(row: &'a LogitsRow<'a>, bound: f32) -> Self {
         // Finite and positive, so that the largest logit is in bin 0 where the bound is no lower than it (and where one of them is −0).
         let scale = ((BINS - 1) as f32 / (row.top - bound).abs()).min(f32::MAX);
         let mut bins = vec![Bin::default(); BINS];

@@ -10,14 +10,14 @@ const SPINS: u32 = 2_000;
 
 /// Something that happens, and those who wait for it.
 #[derive(Debug, Default)]
-pub(crate) struct Event {
+pub(crate) struct SpinEvent {
     sleepers: AtomicUsize,
     bed: Mutex<()>,
     wake: Condvar,
 }
 
-impl Event {
-    /// Waits until `happened`, which reads what others write with sequential consistency before they call [`Event::notify`].
+impl SpinEvent {
+    /// Waits until `happened`, which reads what others write with sequential consistency before they call [`SpinEvent::notify`].
     pub(crate) fn wait_until(&self, happened: impl Fn() -> bool) {
         for _ in 0..SPINS {
             if happened() {

@@ -5,7 +5,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Hands out turns one at a time.
-pub(crate) struct Turns {
+pub(crate) struct TicketLock {
     queue: Mutex<Queue>,
     over: Condvar,
 }
@@ -18,26 +18,26 @@ struct Queue {
 }
 
 /// A turn, until it is dropped.
-pub(crate) struct Turn<'a>(&'a Turns);
+pub(crate) struct TicketGuard<'a>(&'a TicketLock);
 
-impl Turns {
+impl TicketLock {
     pub(crate) const fn new() -> Self {
         Self { queue: Mutex::new(Queue { next: 0, on: 0 }), over: Condvar::new() }
     }
 
     /// Waits until everybody who asked before has had their turn.
-    pub(crate) fn take(&self) -> Turn<'_> {
+    pub(crate) fn take(&self) -> TicketGuard<'_> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = queue.next;
         queue.next += 1;
         while queue.on != mine {
             queue = self.over.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        Turn(self)
+        TicketGuard(self)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TicketGuard<'_> {
     fn drop(&mut self) {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner).on += 1;
         self.0.over.notify_all();
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn who_asks_all_the_time_does_not_keep_others_out() {
-        let (turns, over) = (Turns::new(), AtomicBool::new(false));
+        let (turns, over) = (TicketLock::new(), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_ends_in_a_panic_is_over() {
-        let turns = Turns::new();
+        let turns = TicketLock::new();
         let panicked = thread::scope(|scope| {
             let panicking = scope.spawn(|| {
                 let _turn = turns.take();

@@ -1,7 +1,7 @@
 //! The training pass: a decoder whose parameters are candle variables.
 //!
 //! A pass has two halves, so that any loss can be worked out on the host between them: [`Decoder::score_for_training`]
-//! gives log-probs and entropies of a pack, and [`Scored::backward`] takes the loss's derivatives with respect to those
+//! gives log-probs and entropies of a pack, and [`ScoredPack::backward`] takes the loss's derivatives with respect to those
 //! and adds to the [`Gradients`] of the parameters.
 //!
 //! The decoder is described once, in `places`, and implemented twice. `cpu` has kernels and a backward written by hand,
@@ -21,7 +21,7 @@ mod scored;
 pub use compute::Compute;
 pub use error::DecoderError;
 pub use gradients::{Gradient, Gradients};
-pub use scored::{Activations, Scored, Scores};
+pub use scored::{Activations, ScoredPack, Scores};
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ pub struct Decoder {
     temperature: f32,
     engine: Engine,
     /// Buffers of the last pass on the CPU, for the next one.
-    shelf: cpu::Shelf,
+    shelf: cpu::WorkspaceSlot,
 }
 
 /// Which implementation a decoder runs on.
@@ -68,8 +68,8 @@ impl Engine {
 
 /// What a pass holds between its halves.
 enum Kept<'a> {
-    Cpu(cpu::Kept<'a>),
-    Autograd(autograd::Kept),
+    Cpu(cpu::KeptWorkspace<'a>),
+    Autograd(autograd::KeptTensors),
 }
 
 impl Decoder {
@@ -117,7 +117,7 @@ impl Decoder {
         let places = Places::new(config, &expected)?;
         let (compute, engine) = (Compute::F32, Engine::of(device, Compute::F32));
         let (config, device) = (config.clone(), device.clone());
-        let shelf = cpu::Shelf::default();
+        let shelf = cpu::WorkspaceSlot::default();
         Ok(Self { config, device, vars, places, compute, temperature: 1.0, engine, shelf })
     }
 
@@ -236,7 +236,7 @@ impl Decoder {
         packed: &Packed,
         targets: &[Target],
         activations: Activations,
-    ) -> Result<Scored<'_>, DecoderError> {
+    ) -> Result<ScoredPack<'_>, DecoderError> {
         let batch = self.batch(packed, targets)?;
         let (scores, kept) = match self.engine {
             Engine::Cpu => {
@@ -248,7 +248,7 @@ impl Decoder {
                 (scores, Kept::Autograd(kept))
             }
         };
-        Ok(Scored { decoder: self, batch, targets: targets.to_vec(), scores, kept })
+        Ok(ScoredPack { decoder: self, batch, targets: targets.to_vec(), scores, kept })
     }
 
     /// Logits of some rows of the pack, `[rows, vocabulary]`: for comparisons with other implementations. A loss should

@@ -11,7 +11,7 @@ use std::ops::AddAssign;
 
 /// What a policy was asked to score.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct ScoringWork {
     /// Packed tokens: prompts and responses.
     pub tokens: u64,
     /// Tokens whose log-probability was asked.
@@ -20,7 +20,7 @@ pub struct Work {
     pub pairs: u64,
 }
 
-impl Work {
+impl ScoringWork {
     /// The work of scoring `targets` in a pack.
     #[must_use]
     pub fn of(packed: &Packed, targets: &[Target]) -> Self {
@@ -32,7 +32,7 @@ impl Work {
     }
 }
 
-impl AddAssign for Work {
+impl AddAssign for ScoringWork {
     fn add_assign(&mut self, other: Self) {
         self.tokens += other.tokens;
         self.targets += other.targets;
@@ -43,7 +43,7 @@ impl AddAssign for Work {
 impl ModelConfig {
     /// FLOPs of a forward pass.
     #[must_use]
-    pub fn forward_flops(&self, work: &Work) -> f64 {
+    pub fn forward_flops(&self, work: &ScoringWork) -> f64 {
         let queries = self.num_attention_heads * self.head_dim;
         let keys = self.num_key_value_heads * self.head_dim;
         let attention = self.hidden_size * (2 * queries + 2 * keys);
@@ -58,7 +58,7 @@ impl ModelConfig {
 
     /// FLOPs of a forward and a backward pass.
     #[must_use]
-    pub fn training_flops(&self, work: &Work) -> f64 {
+    pub fn training_flops(&self, work: &ScoringWork) -> f64 {
         3.0 * self.forward_flops(work)
     }
 }
@@ -85,7 +85,7 @@ mod tests {
         // The embedding is tied: as the output projection it is a matrix like the others.
         let matrices = expected_tensors(&model).into_iter().filter(|spec| spec.shape.len() == 2);
         let weights: usize = matrices.map(|spec| spec.shape.iter().product::<usize>()).sum();
-        let one = Work { tokens: 1, targets: 1, pairs: 0 };
+        let one = ScoringWork { tokens: 1, targets: 1, pairs: 0 };
         assert_eq!(model.forward_flops(&one), 2.0 * weights as f64);
         assert_eq!(model.training_flops(&one), 6.0 * weights as f64);
     }
@@ -93,9 +93,9 @@ mod tests {
     #[test]
     fn attention_is_within_a_sequence_and_backwards() {
         let packed = Packed::of(&[vec![1u32, 2, 3], vec![4, 5]]).unwrap();
-        let mut work = Work::of(&packed, &packed.next_tokens());
-        assert_eq!(work, Work { tokens: 5, targets: 3, pairs: 6 + 3 });
+        let mut work = ScoringWork::of(&packed, &packed.next_tokens());
+        assert_eq!(work, ScoringWork { tokens: 5, targets: 3, pairs: 6 + 3 });
         work += work;
-        assert_eq!(work, Work { tokens: 10, targets: 6, pairs: 18 });
+        assert_eq!(work, ScoringWork { tokens: 10, targets: 6, pairs: 18 });
     }
 }

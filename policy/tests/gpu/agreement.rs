@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use echo_policy::conformance::vectors::models::{VALUE_TOLERANCE, check_backend};
 use echo_policy::generation::wgpu::WgpuBackend;
-use echo_policy::generation::{Backend, Claim, CpuBackend, Feed, Want};
+use echo_policy::generation::{Backend, CpuBackend, Feed, TokenClaim, Want};
 use echo_policy::sampling::SamplingParams;
 
 use crate::models::{self, Model, tokens};
@@ -28,7 +28,7 @@ fn logprobs<B: Backend>(backend: &B, sequences: &[Vec<u32>]) -> Vec<f32> {
     let claims: Vec<_> = sequences
         .iter()
         .flat_map(|tokens| &tokens[1..])
-        .map(|token| Claim { params: &params, token: *token })
+        .map(|token| TokenClaim { params: &params, token: *token })
         .collect();
     backend.place(&mut feeds, &claims).unwrap().iter().map(|interval| interval.raw_logprob).collect()
 }

@@ -1,7 +1,7 @@
 //! Tokens that are drawn and placed on the device, against the sampler on the same logits.
 
 use echo_policy::generation::wgpu::WgpuBackend;
-use echo_policy::generation::{Backend, Claim, EngineError, Feed, Pick, Want};
+use echo_policy::generation::{Backend, EngineError, Feed, Pick, TokenClaim, Want};
 use echo_policy::model::weights::Weights;
 use echo_policy::sampling;
 use echo_policy::sampling::{SamplingError, SamplingParams};
@@ -88,7 +88,7 @@ fn places_are_those_of_the_rule(opener: &Opener) {
     let params = params();
     let sequence = tokens(6, 200, &config);
     let claims: Vec<_> = (0..200)
-        .map(|i| Claim { params: &params[i % params.len()], token: sequence[(i + 1) % 200] })
+        .map(|i| TokenClaim { params: &params[i % params.len()], token: sequence[(i + 1) % 200] })
         .collect();
     let mut caches = [backend.new_cache(), backend.new_cache()];
     let [a, b] = &mut caches;
@@ -110,7 +110,7 @@ fn places_are_those_of_the_rule(opener: &Opener) {
         let (mut a, mut b) = (backend.new_cache(), backend.new_cache());
         let pick = Pick { params, u: 0.4 };
         let drawn = backend.draw(&mut [Feed { tokens: &sequence, cache: &mut a }], &[pick]).unwrap()[0];
-        let claims = vec![Claim { params: &unbiased, token: drawn.token }; 200];
+        let claims = vec![TokenClaim { params: &unbiased, token: drawn.token }; 200];
         let placed = backend.place(&mut [Feed { tokens: &sequence, cache: &mut b }], &claims).unwrap();
         assert_eq!(placed[199].raw_logprob, drawn.raw_logprob);
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use echo_policy::generation::wgpu::{Gpu, WgpuBackend};
 use echo_policy::generation::{
-    Backend, Completion, CpuBackend, Feed, Generation, Limits, Policy, SampleRequest, Takeover, Ticket, Want,
-    score,
+    Backend, Completion, CpuBackend, Feed, Generation, GenerationLimits, Policy, PolicyTakeover,
+    SampleRequest, Ticket, Want, score,
 };
 use echo_policy::model::weights::Weights;
 use echo_policy::sampling::SamplingParams;
@@ -121,8 +121,8 @@ fn a_swap_continues_under_the_new_version(opener: &Opener) {
 
     // With the same weights, caches that are kept say what caches that were computed anew do.
     let plain = Generation::start(policy(&gpu, 1, None), requests()).unwrap().run().unwrap();
-    for takeover in [Takeover::Keep, Takeover::Recompute] {
-        let mut swapped = Generation::new(policy(&gpu, 1, None), Limits::default(), takeover);
+    for takeover in [PolicyTakeover::Keep, PolicyTakeover::Recompute] {
+        let mut swapped = Generation::new(policy(&gpu, 1, None), GenerationLimits::default(), takeover);
         for (ticket, request) in (0..).map(Ticket).zip(requests()) {
             swapped.submit(ticket, request).unwrap();
         }

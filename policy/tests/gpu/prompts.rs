@@ -1,6 +1,6 @@
 //! Agreement with the f32 reference over random prompts.
 
-use echo_policy::conformance::backends::{Agreement, Limits, compare, models, prompts};
+use echo_policy::conformance::backends::{Agreement, AgreementLimits, compare, models, prompts};
 use echo_policy::generation::wgpu::WgpuBackend;
 use echo_policy::model::precision::Precision;
 
@@ -21,7 +21,7 @@ fn random_prompts_agree_with_the_reference(opener: &Opener) {
         let backend = WgpuBackend::load(&gpu, &model.config, &model.weights).unwrap();
         let prompts = prompts(&model.config, PROMPTS.0 / models.len(), PROMPTS.1, seed);
         let found = compare(&model.reference().unwrap(), &[backend], &prompts).unwrap();
-        assert!(!found[0].exceeds(Limits::of(Precision::F32)), "{}: {}", model.name, found[0]);
+        assert!(!found[0].exceeds(AgreementLimits::of(Precision::F32)), "{}: {}", model.name, found[0]);
         assert!(found[0].max_dlogp() > 0.0, "compared with itself");
         total.add(&found[0]);
     }

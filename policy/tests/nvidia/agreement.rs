@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use echo_policy::conformance::vectors::models::{VALUE_TOLERANCE, check_backend};
-use echo_policy::generation::cuda::{CudaBackend, Device};
-use echo_policy::generation::{Backend, Claim, CpuBackend, Feed, Want};
+use echo_policy::generation::cuda::{CudaBackend, CudaDevice};
+use echo_policy::generation::{Backend, CpuBackend, Feed, TokenClaim, Want};
 use echo_policy::model::precision::Precision;
 use echo_policy::sampling::SamplingParams;
 
@@ -34,17 +34,17 @@ fn logprobs<B: Backend>(backend: &B, sequences: &[Vec<u32>]) -> Vec<f32> {
     let claims: Vec<_> = sequences
         .iter()
         .flat_map(|tokens| &tokens[1..])
-        .map(|token| Claim { params: &params, token: *token })
+        .map(|token| TokenClaim { params: &params, token: *token })
         .collect();
     backend.place(&mut feeds, &claims).unwrap().iter().map(|interval| interval.raw_logprob).collect()
 }
 
-fn load(device: &Arc<Device>, model: &Model, precision: Precision) -> CudaBackend {
+fn load(device: &Arc<CudaDevice>, model: &Model, precision: Precision) -> CudaBackend {
     CudaBackend::load(device, &model.config, &model.weights, precision).unwrap()
 }
 
 /// Mean and largest difference of log-probs on ragged sequences.
-fn differences(device: &Arc<Device>, model: &Model, precision: Precision) -> (f64, f64) {
+fn differences(device: &Arc<CudaDevice>, model: &Model, precision: Precision) -> (f64, f64) {
     let cpu = CpuBackend::load(&model.config, &model.weights).unwrap();
     let backend = load(device, model, precision);
     assert_eq!(backend.precision(), precision);

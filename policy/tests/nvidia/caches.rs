@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use echo_policy::generation::cuda::{CudaBackend, CudaCache, Device};
+use echo_policy::generation::cuda::{CudaBackend, CudaCache, CudaDevice};
 use echo_policy::generation::{Backend, EngineError, Feed, Want};
 use echo_policy::model::precision::Precision;
 
@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("free bytes are what pages can still take", free_bytes_are_what_pages_can_take),
 ];
 
-fn load(device: &Arc<Device>, precision: Precision) -> CudaBackend {
+fn load(device: &Arc<CudaDevice>, precision: Precision) -> CudaBackend {
     let model = models::one();
     CudaBackend::load(device, &model.config, &model.weights, precision).unwrap()
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use echo_policy::generation::cuda::{CudaBackend, Device};
-use echo_policy::generation::{Backend, Claim, EngineError, Feed, Pick, Want};
+use echo_policy::generation::cuda::{CudaBackend, CudaDevice};
+use echo_policy::generation::{Backend, EngineError, Feed, Pick, TokenClaim, Want};
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::{RawTensor, Weights};
 use echo_policy::sampling;
@@ -58,7 +58,7 @@ fn row(backend: &CudaBackend, prompt: &[u32]) -> (Vec<f32>, <CudaBackend as Back
     (logits.rows().next().unwrap().to_vec(), kept)
 }
 
-fn load(device: &Arc<Device>, model: &Model) -> CudaBackend {
+fn load(device: &Arc<CudaDevice>, model: &Model) -> CudaBackend {
     CudaBackend::load(device, &model.config, &model.weights, Precision::F32).unwrap()
 }
 
@@ -107,7 +107,7 @@ fn claims_lie_where_the_sampler_says(program: &Arc<Program>) {
     order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]));
     for params in all_params() {
         for token in [0, 1023, 1024, 1200, order[0], order[1], order[4], order[29], order[60], order[1200]] {
-            let claims = [Claim { params: &params, token }];
+            let claims = [TokenClaim { params: &params, token }];
             let mut cache = cache.clone();
             let mut feeds = [Feed { tokens: &prompt[prompt.len() - 1..], cache: &mut cache }];
             let found = backend.place(&mut feeds, &claims).unwrap().remove(0);
@@ -125,7 +125,7 @@ fn claims_lie_where_the_sampler_says(program: &Arc<Program>) {
     let params = params(1.0, 1.0, 0);
     let mut cache = cache.clone();
     let mut feeds = [Feed { tokens: &prompt[..1], cache: &mut cache }];
-    let outside = backend.place(&mut feeds, &[Claim { params: &params, token: 1201 }]);
+    let outside = backend.place(&mut feeds, &[TokenClaim { params: &params, token: 1201 }]);
     assert!(matches!(outside, Err(EngineError::Token { token: 1201, vocab: 1201 })));
 }
 
@@ -141,7 +141,7 @@ fn a_draw_lies_in_its_interval(program: &Arc<Program>) {
             .draw(&mut [Feed { tokens: &prompt, cache: &mut one }], &[Pick { params: &params, u }])
             .unwrap()
             .remove(0);
-        let claims = vec![Claim { params: &params, token: drawn.token }; 3];
+        let claims = vec![TokenClaim { params: &params, token: drawn.token }; 3];
         let placed = backend.place(&mut [Feed { tokens: &prompt, cache: &mut other }], &claims).unwrap()[2];
         assert_eq!(placed.distance(u), 0.0, "{params:?}: {drawn:?} {placed:?}");
         assert_eq!((placed.logprob, placed.raw_logprob), (drawn.logprob, drawn.raw_logprob), "{params:?}");

@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use echo_policy::generation::cuda::{Address, Device, Driver, DriverError, Launch, Memory, kernels};
+use echo_policy::generation::cuda::{
+    Address, CudaDevice, CudaDriver, DeviceMemory, DriverError, Launch, kernels,
+};
 use libloading::Library;
 
 /// What the machine lacks, and how to get it.
@@ -95,14 +97,14 @@ impl Emulator {
     }
 
     /// A device over it.
-    pub(crate) fn device(self) -> Arc<Device> {
-        Device::new(Box::new(self), None)
+    pub(crate) fn device(self) -> Arc<CudaDevice> {
+        CudaDevice::new(Box::new(self), None)
     }
 
     /// A device over it, and the emulator itself.
-    pub(crate) fn shared_device(self) -> (Arc<Device>, Arc<Self>) {
+    pub(crate) fn shared_device(self) -> (Arc<CudaDevice>, Arc<Self>) {
         let emulator = Arc::new(self);
-        (Device::new(Box::new(Shared(Arc::clone(&emulator))), None), emulator)
+        (CudaDevice::new(Box::new(Shared(Arc::clone(&emulator))), None), emulator)
     }
 
     /// Bytes that are taken.
@@ -128,7 +130,7 @@ impl Emulator {
     }
 }
 
-impl Driver for Emulator {
+impl CudaDriver for Emulator {
     fn name(&self) -> &str {
         "emulator"
     }
@@ -137,8 +139,8 @@ impl Driver for Emulator {
         self.processors
     }
 
-    fn memory(&self) -> Result<Memory, DriverError> {
-        Ok(Memory { free: self.total.saturating_sub(self.taken()), total: self.total })
+    fn memory(&self) -> Result<DeviceMemory, DriverError> {
+        Ok(DeviceMemory { free: self.total.saturating_sub(self.taken()), total: self.total })
     }
 
     fn allocate(&self, bytes: usize) -> Result<Address, DriverError> {
@@ -209,7 +211,7 @@ impl Driver for Emulator {
 /// A driver that the test keeps a hand on.
 struct Shared(Arc<Emulator>);
 
-impl Driver for Shared {
+impl CudaDriver for Shared {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -218,7 +220,7 @@ impl Driver for Shared {
         self.0.processors()
     }
 
-    fn memory(&self) -> Result<Memory, DriverError> {
+    fn memory(&self) -> Result<DeviceMemory, DriverError> {
         self.0.memory()
     }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use echo_policy::generation::EngineError;
-use echo_policy::generation::cuda::{CudaBackend, Device};
+use echo_policy::generation::cuda::{CudaBackend, CudaDevice};
 use echo_policy::generation::{
-    Completion, CpuBackend, Generation, Limits, Policy, SampleRequest, Takeover, Ticket, score,
+    Completion, CpuBackend, Generation, GenerationLimits, Policy, PolicyTakeover, SampleRequest, Ticket,
+    score,
 };
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
@@ -27,7 +28,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 
 type Cuda = Policy<CudaBackend>;
 
-fn policy(device: &Arc<Device>, model: &Model, version: u64, precision: Precision) -> Arc<Cuda> {
+fn policy(device: &Arc<CudaDevice>, model: &Model, version: u64, precision: Precision) -> Arc<Cuda> {
     let backend = CudaBackend::load(device, &model.config, &model.weights, precision).unwrap();
     Arc::new(Policy::new(version, backend))
 }
@@ -95,7 +96,7 @@ fn a_swap_goes_on_with_the_caches_there_are(program: &Arc<Program>) {
     let model = models::tiny();
     let plain = run(&policy(&device, &model, 1, Precision::F32));
     let first = policy(&device, &model, 1, Precision::F32);
-    let mut generation = Generation::new(first, Limits::default(), Takeover::Keep);
+    let mut generation = Generation::new(first, GenerationLimits::default(), PolicyTakeover::Keep);
     for (ticket, request) in (0..).map(Ticket).zip(requests()) {
         generation.submit(ticket, request).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use echo_policy::conformance::backends::{Agreement, Limits, compare, models, prompts};
+use echo_policy::conformance::backends::{Agreement, AgreementLimits, compare, models, prompts};
 use echo_policy::generation::CpuBackend;
 use echo_policy::generation::cuda::CudaBackend;
 use echo_policy::model::precision::Precision;
@@ -41,7 +41,7 @@ fn totals(program: &Arc<Program>, precision: Precision) -> [Agreement; 2] {
             compare(&cpu, &backend, &prompts).unwrap()[0],
         ];
         println!("{}, {precision}: {}; against the CPU: {}", model.name, found[0], found[1]);
-        assert!(!found[0].exceeds(Limits::of(precision)), "{}: {}", model.name, found[0]);
+        assert!(!found[0].exceeds(AgreementLimits::of(precision)), "{}: {}", model.name, found[0]);
         assert!(found[0].max_dlogp() > 0.0, "compared with itself");
         totals.iter_mut().zip(&found).for_each(|(total, found)| total.add(found));
     }

@@ -16,8 +16,8 @@
 mod copies;
 
 use echo_protocol::control::requests::Peer;
-use echo_protocol::dissemination::{Mode, Role as Part};
-use echo_protocol::net::snapshots::{Role, SnapshotEvent, Snapshots, SnapshotsConfig};
+use echo_protocol::dissemination::{DisseminationMode, NeighbourRole as Part};
+use echo_protocol::net::snapshots::{SnapshotEvent, SnapshotRole, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{Host, HostConfig, HostEvents};
 use echo_protocol::run::tensor_type::TensorType;
 use echo_protocol::run::version::PolicyVersion;
@@ -171,13 +171,13 @@ struct Party {
     events: mpsc::Receiver<SnapshotEvent>,
 }
 
-async fn party(dir: &Path, seed: u8, role: Role, tcp: bool) -> Outcome<(Party, Arc<ChunkStore>)> {
+async fn party(dir: &Path, seed: u8, role: SnapshotRole, tcp: bool) -> Outcome<(Party, Arc<ChunkStore>)> {
     let listen = if tcp { "/ip4/127.0.0.1/tcp/0" } else { "/ip4/127.0.0.1/udp/0/quic-v1" };
     let config = HostConfig { listen: vec![listen.parse()?], ..HostConfig::client([seed; 32], "echo-bench") };
     let (host, host_events) = Host::start(config).await?;
     let store = Arc::new(ChunkStore::open(dir)?);
     let key = NodeKey::from_secret([seed; 32]).public();
-    let config = SnapshotsConfig::new(key, role, Mode::Chain);
+    let config = SnapshotsConfig::new(key, role, DisseminationMode::Chain);
     let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), config)?;
     Ok((Party { key, host, _host_events: host_events, snapshots, events }, store))
 }
@@ -205,9 +205,9 @@ impl Party {
 /// From the announcement until the last of the chain has everything.
 async fn relay_once(dir: &Path, settings: &Settings) -> Outcome<(f64, f64)> {
     let at = |name: &str| dir.join(name);
-    let (source, store) = party(&at("source"), 1, Role::Source, settings.tcp).await?;
-    let (mut relay, _) = party(&at("relay"), 2, Role::Relay, settings.tcp).await?;
-    let (mut sink, _) = party(&at("sink"), 3, Role::Relay, settings.tcp).await?;
+    let (source, store) = party(&at("source"), 1, SnapshotRole::Source, settings.tcp).await?;
+    let (mut relay, _) = party(&at("relay"), 2, SnapshotRole::Relay, settings.tcp).await?;
+    let (mut sink, _) = party(&at("sink"), 3, SnapshotRole::Relay, settings.tcp).await?;
     let bytes = noise(settings.mib << 20);
     let shape = vec![bytes.len() as u64 / 2];
     let tensor = SnapshotItem::Tensor { name: "w".into(), dtype: TensorType::Bf16, shape, bytes };

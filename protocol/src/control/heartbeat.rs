@@ -103,7 +103,7 @@ impl Heartbeat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::requests::Request;
+    use crate::control::requests::ControlRequest;
     use crate::wire::identity::NodeKey;
 
     fn report(seed: u8) -> UplinkReport {
@@ -135,7 +135,7 @@ mod tests {
             uplinks: vec![report(1); MAX_NEIGHBOURS],
             ..Heartbeat::default()
         };
-        assert!(Request::Heartbeat(heartbeat).to_bytes().is_ok());
+        assert!(ControlRequest::Heartbeat(heartbeat).to_bytes().is_ok());
     }
 
     #[test]

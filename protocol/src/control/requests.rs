@@ -1,7 +1,7 @@
 //! Control: small questions that a node asks the learner, over `/echo/control/5`.
 
 use crate::control::heartbeat::Heartbeat;
-use crate::dissemination::{Mode, Role};
+use crate::dissemination::{DisseminationMode, NeighbourRole};
 use crate::run::charter::Charter;
 use crate::run::epoch::Epoch;
 use crate::run::version::PolicyVersion;
@@ -27,7 +27,7 @@ pub const MAX_LEASES: usize = 64;
 
 /// What a node asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Request {
+pub enum ControlRequest {
     /// The run's signed charter.
     Charter,
     /// I am here; what is new?
@@ -52,7 +52,7 @@ pub enum Request {
 
 /// What the learner answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Response {
+pub enum ControlResponse {
     /// The charter as the learner signed it.
     Charter(Signed<Charter>),
     /// The answer to a heartbeat.
@@ -100,14 +100,14 @@ pub struct Neighbour {
     /// Its key, and where it can be dialled.
     pub peer: Peer,
     /// What it is to the node.
-    pub role: Role,
+    pub role: NeighbourRole,
 }
 
 /// Those from whom a node receives snapshots, and those it has to connect to because they cannot connect to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbourhood {
     /// How groups are gathered.
-    pub mode: Mode,
+    pub mode: DisseminationMode,
     /// Whom to pull from; at most [`MAX_NEIGHBOURS`].
     pub neighbours: Vec<Neighbour>,
     /// Peers that will pull from the node, and that it has to dial because it lies behind a NAT; at most [`MAX_NEIGHBOURS`].
@@ -128,7 +128,7 @@ impl Neighbourhood {
 
     /// The parent, if there is one.
     pub fn parent(&self) -> Option<&Peer> {
-        self.neighbours.iter().find(|n| n.role == Role::Parent).map(|n| &n.peer)
+        self.neighbours.iter().find(|n| n.role == NeighbourRole::Parent).map(|n| &n.peer)
     }
 
     /// Cuts what is longer than a limit: what a peer sent is not what an honest learner would.
@@ -143,7 +143,7 @@ impl Neighbourhood {
     }
 }
 
-impl Request {
+impl ControlRequest {
     /// Encodes the request as CBOR, at most [`MAX_REQUEST_BYTES`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, CodecError> {
         codec::encode(self, MAX_REQUEST_BYTES)
@@ -155,7 +155,7 @@ impl Request {
     }
 }
 
-impl Response {
+impl ControlResponse {
     /// Encodes the response as CBOR, at most [`MAX_RESPONSE_BYTES`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, CodecError> {
         codec::encode(self, MAX_RESPONSE_BYTES)
@@ -179,28 +179,33 @@ mod tests {
 
     #[test]
     fn a_neighbourhood_is_named_by_all_that_it_says() {
-        let neighbours = vec![Neighbour { peer: peer(1), role: Role::Parent }];
-        let one = Neighbourhood { mode: Mode::Echo, neighbours, dial: Vec::new(), consumers: Vec::new() };
+        let neighbours = vec![Neighbour { peer: peer(1), role: NeighbourRole::Parent }];
+        let one = Neighbourhood {
+            mode: DisseminationMode::Echo,
+            neighbours,
+            dial: Vec::new(),
+            consumers: Vec::new(),
+        };
         let mut other = one.clone();
         assert_eq!(one.digest(), other.digest());
-        other.neighbours[0].role = Role::Mesh;
+        other.neighbours[0].role = NeighbourRole::Mesh;
         assert_ne!(one.digest(), other.digest());
         assert_eq!((one.parent(), other.parent()), (Some(&peer(1)), None));
-        let news = Response::News {
+        let news = ControlResponse::News {
             epoch: Epoch(3),
             wall: UnixMillis(4),
             newest: None,
             neighbourhood: Some(one),
             ended: false,
         };
-        assert_eq!(Response::from_bytes(&news.to_bytes().unwrap()).unwrap(), news);
+        assert_eq!(ControlResponse::from_bytes(&news.to_bytes().unwrap()).unwrap(), news);
     }
 
     #[test]
     fn what_is_too_long_is_cut() {
-        let neighbours = vec![Neighbour { peer: peer(1), role: Role::Mesh }; 40];
+        let neighbours = vec![Neighbour { peer: peer(1), role: NeighbourRole::Mesh }; 40];
         let long = Neighbourhood {
-            mode: Mode::Echo,
+            mode: DisseminationMode::Echo,
             neighbours,
             dial: vec![peer(2); 40],
             consumers: vec![peer(2).key; 40],

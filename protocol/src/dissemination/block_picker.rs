@@ -1,6 +1,6 @@
 //! Which groups to ask of a neighbour next.
 
-use super::neighbours::Edge;
+use super::neighbours::NeighbourState;
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::Holdings;
@@ -11,7 +11,7 @@ const COMPARED: usize = 16;
 
 /// The open groups of one piece that this edge holds and the fewest `others` hold, at most `most`; among equals by chance.
 pub(super) fn rarest(
-    edge: &Edge,
+    edge: &NeighbourState,
     others: &[&Holdings],
     open: &Holdings,
     pieces: u32,
@@ -42,7 +42,7 @@ pub(super) fn rarest(
 }
 
 /// The lowest open groups that this edge holds, of one piece, at most `most`.
-pub(super) fn lowest(edge: &Edge, open: &Holdings, most: u32) -> Option<(PieceIndex, GroupMask)> {
+pub(super) fn lowest(edge: &NeighbourState, open: &Holdings, most: u32) -> Option<(PieceIndex, GroupMask)> {
     let piece = edge.ready.next_from(PieceIndex(0))?;
     Some((piece, some(edge.holds.get(piece).intersect(open.get(piece)), most, 0)))
 }

@@ -1,9 +1,9 @@
 //! The pulling half: streams to neighbours, what is asked of them, and who counts as lost.
 
 use super::block_picker::{lowest, rarest};
-use super::neighbours::{Asked, Edge, Link, MAX_NEIGHBOURS};
+use super::neighbours::{MAX_NEIGHBOURS, NeighbourState, RequestedBlock, StreamState};
 use super::reassignment::RETRY_STEAL_MS;
-use super::{Mode, Output, Relay, Role};
+use super::{DisseminationMode, NeighbourRole, Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::PieceIndex;
@@ -18,7 +18,7 @@ const REFUSALS_BORNE: u32 = 2;
 const STARVED_MS: u64 = 2_000;
 
 impl Relay {
-    pub(super) fn named(&mut self, now: UnixMillis, named: Vec<(PublicKey, Role)>) {
+    pub(super) fn named(&mut self, now: UnixMillis, named: Vec<(PublicKey, NeighbourRole)>) {
         let (rotten, sound): (Vec<_>, Vec<_>) = named
             .into_iter()
             .filter(|(peer, _)| *peer != self.config.me)
@@ -30,9 +30,9 @@ impl Relay {
 
     pub(super) fn opened(&mut self, now: UnixMillis, peer: PublicKey) {
         if let Some(edge) = self.neighbours.edges.get_mut(&peer)
-            && matches!(edge.link, Link::Opening { .. })
+            && matches!(edge.link, StreamState::Opening { .. })
         {
-            (edge.link, edge.heard) = (Link::Open, now);
+            (edge.link, edge.heard) = (StreamState::Open, now);
             self.fetch(now);
         }
     }
@@ -104,7 +104,7 @@ impl Relay {
     ) {
         let open = self.versions.get(&version).map(|t| t.open().get(piece)).unwrap_or_default();
         self.neighbours.refresh(piece, open);
-        let asked_of = |edge: &Edge| -> GroupMask {
+        let asked_of = |edge: &NeighbourState| -> GroupMask {
             let of_piece = edge.asked.iter().filter(|a| a.piece == piece && groups.contains(a.group));
             GroupMask::of(of_piece.map(|a| a.group))
         };
@@ -122,8 +122,8 @@ impl Relay {
         // All its places may be taken, which is nobody's fault; but one that only refuses is of no use.
         let again = self.neighbours.edges.get(&peer).is_some_and(|edge| edge.failures >= REFUSALS_BORNE);
         self.fail(now, peer, again);
-        if self.neighbours.edges.values().all(|edge| matches!(edge.link, Link::Closed { .. })) {
-            self.outputs.push_back(Output::Refused(version));
+        if self.neighbours.edges.values().all(|edge| matches!(edge.link, StreamState::Closed { .. })) {
+            self.outputs.push_back(RelayOutput::Refused(version));
         }
         self.fetch(now);
     }
@@ -150,7 +150,7 @@ impl Relay {
     /// Does all that can be done now: closes, opens, asks neighbours for groups and the learner for neighbours.
     pub(super) fn fetch(&mut self, now: UnixMillis) {
         let retired = self.neighbours.retire();
-        self.outputs.extend(retired.into_iter().map(Output::Close));
+        self.outputs.extend(retired.into_iter().map(RelayOutput::Close));
         if let Some(version) = self.current {
             self.connect(now, version);
             self.refill(now, version);
@@ -161,8 +161,8 @@ impl Relay {
     /// Closes every stream: the version is complete or given up.
     pub(super) fn close_all(&mut self, now: UnixMillis) {
         for (peer, edge) in &mut self.neighbours.edges {
-            if !matches!(edge.link, Link::Closed { .. }) {
-                self.outputs.push_back(Output::Close(*peer));
+            if !matches!(edge.link, StreamState::Closed { .. }) {
+                self.outputs.push_back(RelayOutput::Close(*peer));
                 edge.closed(now);
             }
         }
@@ -190,35 +190,35 @@ impl Relay {
         }
         edge.pace.starved(now, edge.asked.len());
         let before = edge.pace.delivered();
-        edge.asked.extend(groups.iter().map(|group| Asked { piece, group, at: now, before }));
+        edge.asked.extend(groups.iter().map(|group| RequestedBlock { piece, group, at: now, before }));
         transfer.ask(piece, groups);
         let open = transfer.open().get(piece);
         self.neighbours.refresh(piece, open);
-        self.outputs.push_back(Output::Request { peer, version, piece, groups });
+        self.outputs.push_back(RelayOutput::Request { peer, version, piece, groups });
     }
 
     pub(super) fn fetch_timeout(&self) -> Option<UnixMillis> {
         self.current?;
         let patience = self.neighbours.patience_ms();
         let edges = self.neighbours.edges.values().filter_map(|edge| match edge.link {
-            Link::Closed { again_at } => edge.is_used(self.config.mode).then_some(again_at),
-            Link::Opening { until } => Some(until),
-            Link::Open => (!edge.asked.is_empty()).then(|| edge.silent_until(patience)),
+            StreamState::Closed { again_at } => edge.is_used(self.config.mode).then_some(again_at),
+            StreamState::Opening { until } => Some(until),
+            StreamState::Open => (!edge.asked.is_empty()).then(|| edge.silent_until(patience)),
         });
         edges.chain(self.question_at()).chain(self.steal_at).min()
     }
 
     pub(super) fn fetch_timed_out(&mut self, now: UnixMillis) {
         let patience = self.neighbours.patience_ms();
-        let late = |edge: &Edge| match edge.link {
-            Link::Closed { .. } => false,
-            Link::Opening { until } => now >= until,
-            Link::Open => !edge.asked.is_empty() && now >= edge.silent_until(patience),
+        let late = |edge: &NeighbourState| match edge.link {
+            StreamState::Closed { .. } => false,
+            StreamState::Opening { until } => now >= until,
+            StreamState::Open => !edge.asked.is_empty() && now >= edge.silent_until(patience),
         };
         let edges = self.neighbours.edges.iter();
         let late: Vec<PublicKey> = edges.filter(|(_, edge)| late(edge)).map(|(peer, _)| *peer).collect();
         for peer in late {
-            self.outputs.push_back(Output::Close(peer));
+            self.outputs.push_back(RelayOutput::Close(peer));
             self.fail(now, peer, true);
         }
         self.fetch(now);
@@ -227,7 +227,7 @@ impl Relay {
     /// The stream to this neighbour is no more: what it was asked for is free at once. `fault` says whether that speaks against it.
     fn fail(&mut self, now: UnixMillis, peer: PublicKey, fault: bool) {
         let Some(edge) = self.neighbours.edges.get_mut(&peer) else { return };
-        if matches!(edge.link, Link::Closed { .. }) {
+        if matches!(edge.link, StreamState::Closed { .. }) {
             return;
         }
         let again_at = edge.failed(now, fault);
@@ -236,9 +236,9 @@ impl Relay {
         self.release(asked);
     }
 
-    fn release(&mut self, asked: VecDeque<Asked>) {
+    fn release(&mut self, asked: VecDeque<RequestedBlock>) {
         let Some(transfer) = self.current.and_then(|v| self.versions.get_mut(&v)) else { return };
-        for Asked { piece, group, .. } in asked {
+        for RequestedBlock { piece, group, .. } in asked {
             transfer.release(piece, GroupMask::of([group]));
             self.neighbours.refresh(piece, transfer.open().get(piece));
         }
@@ -247,11 +247,11 @@ impl Relay {
     /// Opens streams whose time has come.
     fn connect(&mut self, now: UnixMillis, version: PolicyVersion) {
         for (peer, edge) in &mut self.neighbours.edges {
-            if matches!(edge.link, Link::Closed { again_at } if now >= again_at)
+            if matches!(edge.link, StreamState::Closed { again_at } if now >= again_at)
                 && edge.is_used(self.config.mode)
             {
                 edge.opening(now);
-                self.outputs.push_back(Output::Open { peer: *peer, version });
+                self.outputs.push_back(RelayOutput::Open { peer: *peer, version });
             }
         }
     }
@@ -262,8 +262,9 @@ impl Relay {
         let ahead = self.neighbours.ahead.ms();
         let in_charge = self.neighbours.has_parent();
         let mode = self.config.mode;
-        let may_ask = |edge: &Edge| {
-            let relieved = mode == Mode::Chain && edge.role == Role::Standby && in_charge;
+        let may_ask = |edge: &NeighbourState| {
+            let relieved =
+                mode == DisseminationMode::Chain && edge.role == NeighbourRole::Standby && in_charge;
             edge.is_open() && edge.is_used(mode) && !relieved
         };
         let edges = self.neighbours.edges.iter().filter(|(_, edge)| may_ask(edge) && edge.room(ahead) > 0);
@@ -278,7 +279,7 @@ impl Relay {
             }
             self.take_over(now, peer, budget);
         }
-        let waits = |edge: &Edge| may_ask(edge) && !edge.ready.is_empty();
+        let waits = |edge: &NeighbourState| may_ask(edge) && !edge.ready.is_empty();
         self.neighbours.ahead.look(now, || budget > 0 && self.neighbours.edges.values().any(waits));
     }
 
@@ -301,7 +302,7 @@ impl Relay {
             return None;
         }
         let transfer = self.versions.get(&version)?;
-        if self.config.mode != Mode::Echo {
+        if self.config.mode != DisseminationMode::Echo {
             return lowest(edge, transfer.open(), room);
         }
         // Towards the end nobody is asked for more than it can deliver until then: who is faster comes back for the rest.
@@ -323,7 +324,7 @@ impl Relay {
                 return;
             }
             edge.pace.starved(now, edge.asked.len());
-            if self.config.mode != Mode::Echo {
+            if self.config.mode != DisseminationMode::Echo {
                 return;
             }
             if now >= edge.steal_at {
@@ -362,7 +363,9 @@ impl Relay {
         self.current?;
         let due = self.questions.due(&self.useless());
         let missed = self.neighbours.missed().next().is_some() || !self.questions.rotten.is_empty();
-        let used = |edge: &Edge| edge.is_used(self.config.mode) && !matches!(edge.link, Link::Closed { .. });
+        let used = |edge: &NeighbourState| {
+            edge.is_used(self.config.mode) && !matches!(edge.link, StreamState::Closed { .. })
+        };
         if missed || !self.neighbours.edges.values().any(used) {
             return Some(due);
         }
@@ -373,7 +376,7 @@ impl Relay {
         match self.question_at() {
             Some(at) if now >= at => {
                 let lost = self.useless();
-                self.outputs.push_back(Output::AskNeighbours { lost: lost.iter().copied().collect() });
+                self.outputs.push_back(RelayOutput::AskNeighbours { lost: lost.iter().copied().collect() });
                 self.questions.rotten.clear();
                 self.questions.put(now, lost);
             }
@@ -384,7 +387,7 @@ impl Relay {
 }
 
 /// Puts what neighbours were asked for back on record after the wish was made anew.
-pub(super) fn asked_again(edges: &BTreeMap<PublicKey, Edge>) -> Vec<(PieceIndex, GroupMask)> {
+pub(super) fn asked_again(edges: &BTreeMap<PublicKey, NeighbourState>) -> Vec<(PieceIndex, GroupMask)> {
     edges.values().flat_map(|edge| &edge.asked).map(|a| (a.piece, GroupMask::of([a.group]))).collect()
 }
 

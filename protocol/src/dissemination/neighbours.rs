@@ -1,8 +1,8 @@
 //! Those whom this peer pulls from, and what is known of each.
 
-use super::request_window::Ahead;
-use super::throughput::Pace;
-use super::{Mode, Role};
+use super::request_window::RequestWindow;
+use super::throughput::Throughput;
+use super::{DisseminationMode, NeighbourRole};
 use crate::snapshot::blocks::{GROUP_BYTES, GroupMask};
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::{Holdings, PieceSet};
@@ -35,7 +35,7 @@ const BUDGET_MS: u64 = 1_500;
 
 /// The stream to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum StreamState {
     Closed { again_at: UnixMillis },
     Opening { until: UnixMillis },
     Open,
@@ -43,7 +43,7 @@ pub(super) enum Link {
 
 /// A group that was asked for and is not here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestedBlock {
     pub(super) piece: PieceIndex,
     pub(super) group: u32,
     pub(super) at: UnixMillis,
@@ -53,7 +53,7 @@ pub(super) struct Asked {
 
 /// Counts of one neighbour since it was first named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
+pub(super) struct NeighbourTotals {
     pub(super) bytes: u64,
     pub(super) groups: u64,
     pub(super) duplicates: u64,
@@ -64,20 +64,20 @@ pub(super) struct Totals {
 }
 
 /// What is known of one neighbour, and asked of it.
-pub(super) struct Edge {
-    pub(super) role: Role,
+pub(super) struct NeighbourState {
+    pub(super) role: NeighbourRole,
     /// Whether the learner's newest list has it.
     pub(super) named: bool,
-    pub(super) link: Link,
+    pub(super) link: StreamState,
     /// What it says that it holds.
     pub(super) holds: Holdings,
     /// Pieces of which it holds open groups.
     pub(super) ready: PieceSet,
     /// Oldest first, at most [`super::MAX_WINDOW`].
-    pub(super) asked: VecDeque<Asked>,
+    pub(super) asked: VecDeque<RequestedBlock>,
     /// What was taken back from it, and when; oldest first.
     pub(super) cancelled: VecDeque<(PieceIndex, u32, UnixMillis)>,
-    pub(super) pace: Pace,
+    pub(super) pace: Throughput,
     /// When it last delivered, or was asked while nothing was under way: silence counts from here.
     pub(super) heard: UnixMillis,
     /// Streams that ended since it last delivered.
@@ -86,65 +86,65 @@ pub(super) struct Edge {
     pub(super) faults: u32,
     /// Taking over from others found nothing; not before this instant again.
     pub(super) steal_at: UnixMillis,
-    pub(super) totals: Totals,
+    pub(super) totals: NeighbourTotals,
 }
 
 /// All neighbours, and those no longer named that still deliver.
 #[derive(Default)]
 pub(super) struct Neighbours {
-    pub(super) edges: BTreeMap<PublicKey, Edge>,
-    pub(super) ahead: Ahead,
+    pub(super) edges: BTreeMap<PublicKey, NeighbourState>,
+    pub(super) ahead: RequestWindow,
     /// Failures and faults of those that were named no more before they delivered again: naming them anew does not clear them. At most
     /// [`MAX_NEIGHBOURS`].
     failed: BTreeMap<PublicKey, (u32, u32)>,
     /// Counts of all neighbours that ever were.
-    pub(super) all: Totals,
+    pub(super) all: NeighbourTotals,
 }
 
-impl Edge {
-    fn new(role: Role, now: UnixMillis) -> Self {
+impl NeighbourState {
+    fn new(role: NeighbourRole, now: UnixMillis) -> Self {
         Self {
             role,
             named: true,
-            link: Link::Closed { again_at: now },
+            link: StreamState::Closed { again_at: now },
             holds: Holdings::default(),
             ready: PieceSet::default(),
             asked: VecDeque::new(),
             cancelled: VecDeque::new(),
-            pace: Pace::default(),
+            pace: Throughput::default(),
             heard: now,
             failures: 0,
             faults: 0,
             steal_at: now,
-            totals: Totals::default(),
+            totals: NeighbourTotals::default(),
         }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.link == Link::Open
+        self.link == StreamState::Open
     }
 
     /// Whether this role is used at all in this mode.
-    pub(super) fn is_used(&self, mode: Mode) -> bool {
+    pub(super) fn is_used(&self, mode: DisseminationMode) -> bool {
         self.named
             && match mode {
-                Mode::Echo => true,
-                Mode::Chain => self.role != Role::Mesh,
-                Mode::Star => self.role == Role::Parent,
+                DisseminationMode::Echo => true,
+                DisseminationMode::Chain => self.role != NeighbourRole::Mesh,
+                DisseminationMode::Star => self.role == NeighbourRole::Parent,
             }
     }
 
     /// Starts with an empty stream.
     pub(super) fn opening(&mut self, now: UnixMillis) {
-        self.link = Link::Opening { until: now.plus(OPEN_MS) };
+        self.link = StreamState::Opening { until: now.plus(OPEN_MS) };
         self.cancelled.clear();
         self.holds = Holdings::default();
         self.ready = PieceSet::default();
     }
 
     /// Ends the stream and says what was under way.
-    pub(super) fn closed(&mut self, again_at: UnixMillis) -> VecDeque<Asked> {
-        self.link = Link::Closed { again_at };
+    pub(super) fn closed(&mut self, again_at: UnixMillis) -> VecDeque<RequestedBlock> {
+        self.link = StreamState::Closed { again_at };
         self.holds = Holdings::default();
         self.ready = PieceSet::default();
         std::mem::take(&mut self.asked)
@@ -168,7 +168,7 @@ impl Edge {
     }
 
     /// Takes a group off what was asked.
-    pub(super) fn answered(&mut self, piece: PieceIndex, group: u32) -> Option<Asked> {
+    pub(super) fn answered(&mut self, piece: PieceIndex, group: u32) -> Option<RequestedBlock> {
         let at = self.asked.iter().position(|a| a.piece == piece && a.group == group)?;
         self.asked.remove(at)
     }
@@ -200,7 +200,7 @@ impl Edge {
 
 impl Neighbours {
     /// Counts for one neighbour and for all.
-    pub(super) fn count(&mut self, peer: &PublicKey, change: impl Fn(&mut Totals)) {
+    pub(super) fn count(&mut self, peer: &PublicKey, change: impl Fn(&mut NeighbourTotals)) {
         change(&mut self.all);
         if let Some(edge) = self.edges.get_mut(peer) {
             change(&mut edge.totals);
@@ -208,15 +208,15 @@ impl Neighbours {
     }
 
     /// Counts of all neighbours that ever were.
-    pub(super) fn totals(&self) -> &Totals {
+    pub(super) fn totals(&self) -> &NeighbourTotals {
         &self.all
     }
 
     /// Replaces the list of neighbours by the learner's newest.
-    pub(super) fn name(&mut self, now: UnixMillis, named: &[(PublicKey, Role)]) {
+    pub(super) fn name(&mut self, now: UnixMillis, named: &[(PublicKey, NeighbourRole)]) {
         self.edges.values_mut().for_each(|edge| edge.named = false);
         for (peer, role) in named.iter().take(MAX_NEIGHBOURS) {
-            let edge = self.edges.entry(*peer).or_insert_with(|| Edge::new(*role, now));
+            let edge = self.edges.entry(*peer).or_insert_with(|| NeighbourState::new(*role, now));
             (edge.named, edge.role) = (true, *role);
             let (failures, faults) = self.failed.remove(peer).unwrap_or_default();
             (edge.failures, edge.faults) = (edge.failures.max(failures), edge.faults.max(faults));
@@ -231,7 +231,7 @@ impl Neighbours {
             if edge.failures > 0 {
                 self.failed.insert(peer, (edge.failures, edge.faults));
             }
-            if !matches!(edge.link, Link::Closed { .. }) {
+            if !matches!(edge.link, StreamState::Closed { .. }) {
                 open.push(peer);
             }
         }
@@ -243,7 +243,7 @@ impl Neighbours {
 
     /// Named neighbours that failed by their own fault and are not back.
     pub(super) fn missed(&self) -> impl Iterator<Item = PublicKey> {
-        let missed = |edge: &Edge| edge.faults > 0 && !edge.is_open() && edge.named;
+        let missed = |edge: &NeighbourState| edge.faults > 0 && !edge.is_open() && edge.named;
         self.edges.iter().filter(move |(_, edge)| missed(edge)).map(|(peer, _)| *peer)
     }
 
@@ -291,8 +291,8 @@ impl Neighbours {
 
     /// Whether any that is used as parent is open or about to be.
     pub(super) fn has_parent(&self) -> bool {
-        let here = |edge: &Edge| !matches!(edge.link, Link::Closed { .. });
-        self.edges.values().any(|edge| edge.named && edge.role == Role::Parent && here(edge))
+        let here = |edge: &NeighbourState| !matches!(edge.link, StreamState::Closed { .. });
+        self.edges.values().any(|edge| edge.named && edge.role == NeighbourRole::Parent && here(edge))
     }
 }
 
@@ -302,13 +302,13 @@ mod tests {
 
     #[test]
     fn neither_slowness_nor_failures_earn_a_neighbour_patience_for_ever() {
-        let mut edge = Edge::new(Role::Mesh, UnixMillis(0));
-        let until = |edge: &Edge, patience| edge.silent_until(patience).0;
+        let mut edge = NeighbourState::new(NeighbourRole::Mesh, UnixMillis(0));
+        let until = |edge: &NeighbourState, patience| edge.silent_until(patience).0;
         assert_eq!(until(&edge, STALL_MS), FIRST_MS, "nothing is known of it");
         // A group in three seconds, then one in twenty.
         edge.pace.arrived(UnixMillis(3_000), GROUP_BYTES as u64, UnixMillis(0), 0);
         assert_eq!(until(&edge, STALL_MS), 6_000);
-        let mut drip = Edge::new(Role::Mesh, UnixMillis(0));
+        let mut drip = NeighbourState::new(NeighbourRole::Mesh, UnixMillis(0));
         drip.pace.arrived(UnixMillis(20_000), GROUP_BYTES as u64, UnixMillis(0), 0);
         assert_eq!(until(&drip, STALL_MS), SLOWEST_MS);
         drip.failures = 9;

@@ -1,8 +1,8 @@
 //! Taking over what a slower neighbour was asked for.
 
-use super::neighbours::Edge;
+use super::neighbours::NeighbourState;
 use super::request_window::QUEUE_MS;
-use super::{MAX_SERVED, Output, Relay};
+use super::{MAX_SERVED, Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::PieceIndex;
@@ -92,12 +92,12 @@ impl Relay {
                 edge.cancelled.pop_front();
             }
             let groups = GroupMask::of([group]);
-            self.outputs.push_back(Output::Cancel { peer, version, piece, groups });
+            self.outputs.push_back(RelayOutput::Cancel { peer, version, piece, groups });
         }
     }
 }
 
-impl Edge {
+impl NeighbourState {
     /// Whether a group that came now was cancelled so long ago that it had not left yet.
     pub(super) fn is_belated(&mut self, now: UnixMillis, piece: PieceIndex, group: u32) -> bool {
         let Some(at) = self.cancelled.iter().position(|(of, g, _)| (*of, *g) == (piece, group)) else {
@@ -110,12 +110,12 @@ impl Edge {
 }
 
 /// Milliseconds until `more` groups beyond those asked have come; none before anything is known.
-fn arrival(edge: &Edge, more: u64) -> Option<u64> {
+fn arrival(edge: &NeighbourState, more: u64) -> Option<u64> {
     Some((edge.asked.len() as u64 + more) * edge.pace.group_ms()? + edge.pace.latency_ms())
 }
 
 /// Milliseconds until the last of what this neighbour was asked for should have come.
-fn lateness(edge: &Edge, now: UnixMillis) -> Option<u64> {
+fn lateness(edge: &NeighbourState, now: UnixMillis) -> Option<u64> {
     edge.asked.front()?;
     let silent = now.since(edge.heard);
     let Some(group_ms) = edge.pace.group_ms() else { return Some(silent) };

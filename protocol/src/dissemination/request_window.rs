@@ -29,7 +29,7 @@ const RETURNS_MS: u64 = 8_000;
 
 /// The time for which neighbours are asked ahead, and the rates that set it.
 #[derive(Clone, Debug)]
-pub(super) struct Ahead {
+pub(super) struct RequestWindow {
     ms: u64,
     /// Bytes that came since the last look.
     came: u64,
@@ -39,13 +39,13 @@ pub(super) struct Ahead {
     best: u64,
 }
 
-impl Default for Ahead {
+impl Default for RequestWindow {
     fn default() -> Self {
         Self { ms: QUEUE_MS, came: 0, looked: None, best: 0 }
     }
 }
 
-impl Ahead {
+impl RequestWindow {
     /// Milliseconds, at each neighbour's rate, beyond its latency.
     pub(super) fn ms(&self) -> u64 {
         self.ms

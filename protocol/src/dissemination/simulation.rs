@@ -2,7 +2,7 @@
 //!
 //! [`run`] draws a small network with faults from a seed and checks the machine's rules at every step; [`broadcast`] measures how
 //! long a snapshot takes without or with churn, against the fluid bound. Both are pure functions: the same arguments give the
-//! same events, which [`Report::trace`] witnesses.
+//! same events, which [`SimulationReport::trace`] witnesses.
 
 mod checks;
 mod event;
@@ -11,7 +11,7 @@ mod learner;
 mod links;
 mod network;
 
-use super::Mode;
+use super::DisseminationMode;
 use crate::run::charter::RunId;
 use crate::run::epoch::Epoch;
 use crate::run::tensor_type::TensorType;
@@ -24,7 +24,7 @@ use network::World;
 
 /// What came of a simulated network with faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct SimulationReport {
     /// The seed from which the whole network was drawn.
     pub seed: u64,
     /// Peers besides the source.
@@ -41,11 +41,11 @@ pub struct Report {
 
 /// A network without liars, to be measured. Rates in bytes per second.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct SimulationSetup {
     /// The seed of every random choice in the simulation.
     pub seed: u64,
     /// How groups are gathered.
-    pub mode: Mode,
+    pub mode: DisseminationMode,
     /// Uplink of the source.
     pub source_up: u64,
     /// Uplink of each node.
@@ -93,10 +93,10 @@ impl Timing {
 }
 
 /// Simulates the network of this seed, faults included, until every honest living node is complete.
-pub fn run(seed: u64) -> Report {
+pub fn run(seed: u64) -> SimulationReport {
     let mut world = World::with_faults(seed);
     let broken = world.run().err();
-    Report {
+    SimulationReport {
         seed,
         nodes: world.nodes.len() - 1,
         millis: world.millis(),
@@ -107,7 +107,7 @@ pub fn run(seed: u64) -> Report {
 }
 
 /// Simulates one broadcast and measures it; the error is the rule that broke.
-pub fn broadcast(setup: &Setup) -> Result<Timing, String> {
+pub fn broadcast(setup: &SimulationSetup) -> Result<Timing, String> {
     let mut world = World::measured(setup);
     world.run()?;
     let uplinks = setup.source_up + setup.up.iter().sum::<u64>();

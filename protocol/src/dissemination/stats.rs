@@ -1,7 +1,7 @@
 //! What the neighbours gave, for metrics and heartbeats.
 
 use super::Relay;
-use super::neighbours::Edge;
+use super::neighbours::NeighbourState;
 use crate::wire::identity::PublicKey;
 
 /// What one neighbour gave.
@@ -55,7 +55,7 @@ impl Relay {
     }
 }
 
-fn upstream(peer: PublicKey, edge: &Edge) -> UpstreamStats {
+fn upstream(peer: PublicKey, edge: &NeighbourState) -> UpstreamStats {
     UpstreamStats {
         peer,
         bytes: edge.totals.bytes,

@@ -13,7 +13,7 @@
 
 use super::consumers::Consumer;
 use super::consumers::share::{LOOK_EVERY_MS, News, Share};
-use super::{Mode, Output, Relay};
+use super::{DisseminationMode, Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::PieceIndex;
@@ -71,7 +71,10 @@ impl Relay {
     pub(super) fn begin_disclosure(&mut self, now: UnixMillis, version: PolicyVersion) {
         self.disclose_all();
         let Some(transfer) = self.versions.get(&version) else { return };
-        if !self.config.source || self.config.mode != Mode::Echo || transfer.manifest.base.is_some() {
+        if !self.config.source
+            || self.config.mode != DisseminationMode::Echo
+            || transfer.manifest.base.is_some()
+        {
             return;
         }
         let secret = transfer.have().iter().collect();
@@ -159,7 +162,7 @@ impl Relay {
 
     fn say(&mut self, peer: PublicKey, version: PolicyVersion, news: News) {
         if !news.is_empty() {
-            self.outputs.push_back(Output::Tell { peer, version, news });
+            self.outputs.push_back(RelayOutput::Tell { peer, version, news });
         }
     }
 

@@ -41,16 +41,17 @@ const Y: u8 = 101;
 const Z: u8 = 102;
 
 /// Lists of neighbours that tests name.
-const ONE: [(u8, Role); 1] = [(A, Role::Mesh)];
-const TWO: [(u8, Role); 2] = [(A, Role::Mesh), (B, Role::Mesh)];
-const PARENT: [(u8, Role); 1] = [(A, Role::Parent)];
-const CHAIN: [(u8, Role); 3] = [(A, Role::Parent), (B, Role::Standby), (C, Role::Mesh)];
+const ONE: [(u8, NeighbourRole); 1] = [(A, NeighbourRole::Mesh)];
+const TWO: [(u8, NeighbourRole); 2] = [(A, NeighbourRole::Mesh), (B, NeighbourRole::Mesh)];
+const PARENT: [(u8, NeighbourRole); 1] = [(A, NeighbourRole::Parent)];
+const CHAIN: [(u8, NeighbourRole); 3] =
+    [(A, NeighbourRole::Parent), (B, NeighbourRole::Standby), (C, NeighbourRole::Mesh)];
 
 /// When every test begins. Not 0: an instant must not pass for a duration.
 const START: UnixMillis = UnixMillis(1_700_000_000_000);
 /// Timeouts that may come while a test lets time pass.
 const MAX_TURNS: u32 = 10_000;
-const NOTHING: [Output; 0] = [];
+const NOTHING: [RelayOutput; 0] = [];
 
 /// A machine and its clock.
 struct Bench {
@@ -58,7 +59,7 @@ struct Bench {
     now: UnixMillis,
 }
 
-fn config(mode: Mode) -> RelayConfig {
+fn config(mode: DisseminationMode) -> RelayConfig {
     RelayConfig {
         me: key(ME),
         source: false,
@@ -81,26 +82,30 @@ impl Bench {
         Self { relay: Relay::new(config), now: START }
     }
 
-    fn node(mode: Mode) -> Self {
+    fn node(mode: DisseminationMode) -> Self {
         Self::new(config(mode))
     }
 
     /// The source, which has published this snapshot.
     fn source(manifest: &Arc<Manifest>) -> Self {
-        let mut bench = Self::new(RelayConfig { source: true, ..config(Mode::Echo) });
+        let mut bench = Self::new(RelayConfig { source: true, ..config(DisseminationMode::Echo) });
         assert_eq!(bench.on(published(manifest)), NOTHING);
         bench
     }
 
     /// A node that has this snapshot.
     fn holding(manifest: &Arc<Manifest>) -> Self {
-        let mut bench = Self::node(Mode::Echo);
+        let mut bench = Self::node(DisseminationMode::Echo);
         assert_eq!(bench.complete(manifest), [complete(manifest.version)]);
         bench
     }
 
     /// A node that wants this snapshot, has nothing of it, and has an open stream to each of these neighbours that its mode uses.
-    fn receiving(mode: Mode, manifest: &Arc<Manifest>, neighbours: &[(u8, Role)]) -> Self {
+    fn receiving(
+        mode: DisseminationMode,
+        manifest: &Arc<Manifest>,
+        neighbours: &[(u8, NeighbourRole)],
+    ) -> Self {
         let mut bench = Self::node(mode);
         bench.announce(manifest, &[]);
         bench.meet(neighbours);
@@ -108,20 +113,20 @@ impl Bench {
     }
 
     /// Announces a snapshot of which every chunk is wanted.
-    fn announce(&mut self, manifest: &Arc<Manifest>, have: &[(u32, u64)]) -> Vec<Output> {
+    fn announce(&mut self, manifest: &Arc<Manifest>, have: &[(u32, u64)]) -> Vec<RelayOutput> {
         let chunks: Vec<u32> = (0..manifest.chunks.len() as u32).collect();
         self.on(announced(manifest, have, &chunks))
     }
 
     /// Announces a snapshot of which every chunk is on the disk.
-    fn complete(&mut self, manifest: &Arc<Manifest>) -> Vec<Output> {
+    fn complete(&mut self, manifest: &Arc<Manifest>) -> Vec<RelayOutput> {
         let have: Vec<(u32, u64)> =
             (0..manifest.chunks.len() as u32).map(|chunk| (chunk, u64::MAX)).collect();
         self.announce(manifest, &have)
     }
 
     /// Names neighbours and opens the streams to them.
-    fn meet(&mut self, neighbours: &[(u8, Role)]) {
+    fn meet(&mut self, neighbours: &[(u8, NeighbourRole)]) {
         self.on(named(neighbours));
         for (peer, _) in neighbours {
             self.on(opened(*peer));
@@ -129,7 +134,7 @@ impl Bench {
     }
 
     /// Tells the machine what happened, and returns what it says to that. Who joins goes by the manifest that the machine has, or will have.
-    fn on(&mut self, mut input: Input) -> Vec<Output> {
+    fn on(&mut self, mut input: Input) -> Vec<RelayOutput> {
         if let Input::Joined { version, manifest, .. } = &mut input {
             *manifest = self.relay.manifest_id(*version).unwrap_or_else(|| snapshot(*version, 1, 4).id());
         }
@@ -137,12 +142,12 @@ impl Bench {
         self.said()
     }
 
-    fn said(&mut self) -> Vec<Output> {
+    fn said(&mut self) -> Vec<RelayOutput> {
         std::iter::from_fn(|| self.relay.poll_output()).collect()
     }
 
     /// Lets time pass, with every timeout on the way, and returns what the machine says meanwhile.
-    fn pass(&mut self, millis: u64) -> Vec<Output> {
+    fn pass(&mut self, millis: u64) -> Vec<RelayOutput> {
         let end = self.now.plus(millis);
         let (mut said, mut turns) = (Vec::new(), 0);
         while let Some(at) = self.relay.poll_timeout().filter(|at| *at <= end) {

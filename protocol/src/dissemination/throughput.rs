@@ -28,7 +28,7 @@ const MOST_WEIGHT: [u64; 2] = [512, 256];
 /// A sample is what was delivered between the request for a group and its arrival, over that time: it sees a full round however
 /// long the latency is, so a window that limits the rate is seen as window over latency, and grows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct Throughput {
     /// Smoothed, in bytes per second.
     rate: Option<u64>,
     /// Shortest time from request to group, in milliseconds.
@@ -42,7 +42,7 @@ pub(super) struct Pace {
     starved: Option<UnixMillis>,
 }
 
-impl Pace {
+impl Throughput {
     /// Bytes per second; none before the first measurement.
     pub(super) fn rate(&self) -> Option<u64> {
         self.rate
@@ -109,7 +109,7 @@ mod tests {
 
     /// A neighbour that is asked for so many groups and for one more with each that comes, one every `group_ms`, although there is room for
     /// more. Goes on for ten seconds, and says when that was.
-    fn deliver(pace: &mut Pace, from: u64, under_way: u64, group_ms: u64) -> u64 {
+    fn deliver(pace: &mut Throughput, from: u64, under_way: u64, group_ms: u64) -> u64 {
         let mut asked: VecDeque<(u64, u64)> = (0..under_way).map(|_| (from, pace.delivered())).collect();
         pace.starved(UnixMillis(from), asked.len());
         let times = (1..=10_000 / group_ms).map(|n| from + n * group_ms);
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn a_group_that_comes_at_once_does_not_make_a_neighbour_fast() {
-        let mut pace = Pace::default();
+        let mut pace = Throughput::default();
         pace.arrived(UnixMillis(1), GROUP, UnixMillis(0), 0);
         assert!(pace.window(QUEUE_MS) <= 2 * START_WINDOW, "{}", pace.window(QUEUE_MS));
     }
 
     #[test]
     fn a_rate_that_was_too_high_falls_although_there_is_room() {
-        let mut pace = Pace::default();
+        let mut pace = Throughput::default();
         // A thousand groups a second, with a latency of a millisecond.
         let now = deliver(&mut pace, 1, 50, 1);
         assert_eq!(pace.window(QUEUE_MS), MAX_WINDOW);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_rate_holds_while_less_is_asked_for_than_the_latency_needs() {
-        let mut pace = Pace::default();
+        let mut pace = Throughput::default();
         let now = deliver(&mut pace, 1, 100, 10);
         pace.latency = Some(100);
         let rate = pace.rate().unwrap();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_rate_holds_while_groups_are_asked_for_in_batches_with_pauses() {
-        let mut pace = Pace::default();
+        let mut pace = Throughput::default();
         let mut now = deliver(&mut pace, 1, 100, 10);
         let rate = pace.rate().unwrap();
         for _ in 0..100 {

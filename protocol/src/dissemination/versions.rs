@@ -2,7 +2,7 @@
 
 use super::fetching::asked_again;
 use super::transfer::Transfer;
-use super::{Output, Relay};
+use super::{Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
@@ -125,7 +125,7 @@ impl Relay {
         let Some(version) = self.current.filter(|version| self.is_complete(*version)) else { return };
         self.current = None;
         self.close_all(now);
-        self.outputs.push_back(Output::Complete(version));
+        self.outputs.push_back(RelayOutput::Complete(version));
         self.discard_old();
     }
 
@@ -178,6 +178,6 @@ impl Relay {
     fn discard(&mut self, version: PolicyVersion) {
         self.versions.remove(&version);
         self.refuse_all_of(version);
-        self.outputs.push_back(Output::Discard(version));
+        self.outputs.push_back(RelayOutput::Discard(version));
     }
 }

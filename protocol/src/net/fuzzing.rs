@@ -6,7 +6,7 @@ use bytes::Bytes;
 use libp2p::Multiaddr;
 
 use super::addresses;
-use super::snapshots::block_writer::{Arrival, Failure, keep};
+use super::snapshots::block_writer::{Arrival, KeepFailure, keep};
 use crate::snapshot::manifest::{Piece, PieceIndex};
 use crate::store::{ChunkStore, Written};
 
@@ -57,7 +57,7 @@ pub fn keep_group(
 ) -> Result<Written, Blame> {
     let arrival = Arrival { index: PieceIndex(0), piece, group, leaves, payload };
     keep(store, &arrival).map_err(|failure| match failure {
-        Failure::Rotten(_) => Blame::Neighbour,
-        Failure::Ours(_) => Blame::Nobody,
+        KeepFailure::Rotten(_) => Blame::Neighbour,
+        KeepFailure::Ours(_) => Blame::Nobody,
     })
 }

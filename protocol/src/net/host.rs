@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-pub use event::{GossipVerdict, HostEvent, HostEvents, Reply};
+pub use event::{GossipVerdict, HostEvent, HostEvents, Responder};
 pub use listen::can_listen;
 
 use super::behaviour::control_codec::MAX_CONTROL_REQUEST;
@@ -30,14 +30,14 @@ use super::streams::{IncomingStreams, accept_into_queue, open};
 use super::swarm::build_swarm;
 use super::transport::rate_limit::Pacing;
 use crate::control::heartbeat::Reach;
-use command::Command;
-use driver::{Boards, Driver};
+use command::HostCommand;
+use driver::{Boards, HostDriver};
 
 /// A running host. Clones are handles to the same host, which stops when the last of them is dropped.
 #[derive(Clone)]
 pub struct Host {
     peer: PeerId,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<HostCommand>,
     listening: watch::Receiver<Vec<Multiaddr>>,
     routable: watch::Receiver<bool>,
     reach: watch::Receiver<Reach>,
@@ -79,7 +79,7 @@ impl Host {
             reach: reach_sender,
             own: own_sender,
         };
-        let mut driver = Driver::new(swarm, config.mode, command_receiver, event_sender, boards);
+        let mut driver = HostDriver::new(swarm, config.mode, command_receiver, event_sender, boards);
         driver.listen(config.listen, config.external).await?;
         host.runtime.spawn(driver.run());
         Ok((host, HostEvents::new(event_receiver)))
@@ -124,7 +124,7 @@ impl Host {
     /// [`NetError::Dial`] with the cause for every address, [`NetError::Blocked`],
     /// [`NetError::Busy`], and [`NetError::Stopped`] after the host was shut down.
     pub async fn dial(&self, peer: PeerId, addrs: Vec<Multiaddr>) -> Result<(), NetError> {
-        self.ask(|reply| Command::Dial { peer, addrs, reply }).await?
+        self.ask(|reply| HostCommand::Dial { peer, addrs, reply }).await?
     }
 
     /// Remembers an address of a peer for later dials.
@@ -134,17 +134,17 @@ impl Host {
     /// # Errors
     /// [`NetError::Stopped`] after the host was shut down.
     pub async fn add_address(&self, peer: PeerId, addr: Multiaddr) -> Result<bool, NetError> {
-        self.ask(|reply| Command::AddAddress { peer, addr, reply }).await
+        self.ask(|reply| HostCommand::AddAddress { peer, addr, reply }).await
     }
 
     /// The addresses known of a peer, the most promising first, without `/p2p/…` at their ends. Empty after shutdown.
     pub async fn known_addresses(&self, peer: PeerId) -> Vec<Multiaddr> {
-        self.ask(|reply| Command::KnownAddresses { peer, reply }).await.unwrap_or_default()
+        self.ask(|reply| HostCommand::KnownAddresses { peer, reply }).await.unwrap_or_default()
     }
 
     /// The peers to which we are connected, in order. Empty after shutdown.
     pub async fn connected_peers(&self) -> Vec<PeerId> {
-        self.ask(|reply| Command::ConnectedPeers { reply }).await.unwrap_or_default()
+        self.ask(|reply| HostCommand::ConnectedPeers { reply }).await.unwrap_or_default()
     }
 
     /// Closes every connection with a peer. Its next one is welcome.
@@ -152,7 +152,7 @@ impl Host {
     /// # Errors
     /// [`NetError::Stopped`] after the host was shut down.
     pub async fn disconnect(&self, peer: PeerId) -> Result<(), NetError> {
-        self.ask(|reply| Command::Disconnect { peer, reply }).await
+        self.ask(|reply| HostCommand::Disconnect { peer, reply }).await
     }
 
     /// Closes every connection with a peer, and refuses and makes none until [`Host::unblock`]. At most
@@ -161,7 +161,7 @@ impl Host {
     /// # Errors
     /// [`NetError::Stopped`] after the host was shut down.
     pub async fn block(&self, peer: PeerId) -> Result<(), NetError> {
-        self.ask(|reply| Command::Block { peer, reply }).await
+        self.ask(|reply| HostCommand::Block { peer, reply }).await
     }
 
     /// Lets a blocked peer in again.
@@ -169,7 +169,7 @@ impl Host {
     /// # Errors
     /// [`NetError::Stopped`] after the host was shut down.
     pub async fn unblock(&self, peer: PeerId) -> Result<(), NetError> {
-        self.ask(|reply| Command::Unblock { peer, reply }).await
+        self.ask(|reply| HostCommand::Unblock { peer, reply }).await
     }
 
     /// Sends a control request of at most [`MAX_CONTROL_REQUEST`] bytes and waits for the response, for at most
@@ -183,7 +183,7 @@ impl Host {
             return Err(NetError::RequestTooLarge { len: body.len(), cap: MAX_CONTROL_REQUEST });
         }
         let after = timeout.min(MAX_REQUEST_TIMEOUT);
-        tokio::time::timeout(after, self.ask(|reply| Command::Request { peer, body, reply }))
+        tokio::time::timeout(after, self.ask(|reply| HostCommand::Request { peer, body, reply }))
             .await
             .unwrap_or(Err(NetError::RequestTimeout { peer, after }))?
     }
@@ -197,7 +197,7 @@ impl Host {
     /// or from others. [`NetError::UnknownTopic`], [`NetError::GossipTooLarge`], [`NetError::GossipBackedUp`].
     pub async fn publish(&self, topic: &str, data: Vec<u8>) -> Result<(), NetError> {
         let topic = topic.to_owned();
-        self.ask(|reply| Command::Publish { topic, data, reply }).await?
+        self.ask(|reply| HostCommand::Publish { topic, data, reply }).await?
     }
 
     /// Looks a peer up in the DHT and returns its addresses, together with those known already. Empty if nobody
@@ -207,7 +207,7 @@ impl Host {
     /// [`NetError::NoDhtPeers`] when no DHT server is known after [`DHT_READY_TIMEOUT`].
     pub async fn find_peer(&self, peer: PeerId) -> Result<Vec<Multiaddr>, NetError> {
         self.dht_ready().await?;
-        self.ask(|reply| Command::FindPeer { peer, reply }).await?
+        self.ask(|reply| HostCommand::FindPeer { peer, reply }).await?
     }
 
     /// Announces in the DHT that we provide `key`, and again every few minutes for as long as the host runs.
@@ -217,7 +217,7 @@ impl Host {
     pub async fn provide(&self, key: Vec<u8>) -> Result<(), NetError> {
         check_key(&key)?;
         self.dht_ready().await?;
-        self.ask(|reply| Command::Provide { key, reply }).await?
+        self.ask(|reply| HostCommand::Provide { key, reply }).await?
     }
 
     /// The peers (without ourselves, in order) that provide `key`, as many as were found before the query ended.
@@ -227,7 +227,7 @@ impl Host {
     pub async fn providers(&self, key: Vec<u8>) -> Result<Vec<PeerId>, NetError> {
         check_key(&key)?;
         self.dht_ready().await?;
-        self.ask(|reply| Command::Providers { key, reply }).await?
+        self.ask(|reply| HostCommand::Providers { key, reply }).await?
     }
 
     /// Fills the routing table. Done by itself every two minutes and when a new peer comes in.
@@ -236,7 +236,7 @@ impl Host {
     /// [`NetError::NoDhtPeers`], [`NetError::DhtTimeout`]; [`NetError::Stopped`] when shut down.
     pub async fn bootstrap_dht(&self) -> Result<(), NetError> {
         self.dht_ready().await?;
-        self.ask(|reply| Command::BootstrapDht { reply }).await?
+        self.ask(|reply| HostCommand::BootstrapDht { reply }).await?
     }
 
     /// Opens a stream under `protocol` (one of `protocol_names`), dialling the peer first if need be, and
@@ -252,7 +252,7 @@ impl Host {
         stream_protocol(protocol)?;
         // libp2p-stream would dial by itself, but an opener whose dial is refused locally would wait for ever.
         self.dial(peer, Vec::new()).await?;
-        if !self.ask(|reply| Command::IsDirect { peer, reply }).await? {
+        if !self.ask(|reply| HostCommand::IsDirect { peer, reply }).await? {
             return Err(NetError::OnlyRelayed { peer, protocol });
         }
         open(&self.streams, peer, protocol).await
@@ -276,10 +276,10 @@ impl Host {
     /// Other handles get [`NetError::Stopped`] from then on.
     pub async fn shutdown(&self) {
         // Already stopped is as good.
-        self.ask(|reply| Command::Shutdown { reply }).await.unwrap_or(());
+        self.ask(|reply| HostCommand::Shutdown { reply }).await.unwrap_or(());
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, NetError> {
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> HostCommand) -> Result<T, NetError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| NetError::Stopped)?;
         answer.await.map_err(|_| NetError::Stopped)

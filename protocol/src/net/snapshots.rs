@@ -37,7 +37,7 @@ mod upstream;
 
 use crate::control::requests::Peer;
 use crate::dissemination;
-use crate::dissemination::{Mode, RelayConfig};
+use crate::dissemination::{DisseminationMode, RelayConfig};
 use crate::net::error::NetError;
 use crate::net::host::Host;
 use crate::net::protocol_names;
@@ -47,7 +47,7 @@ use crate::store::ChunkStore;
 use crate::wire::content_id::ChunkIndex;
 use crate::wire::identity::PublicKey;
 use block_writer::Keeper;
-use messages::Command;
+use messages::DriverCommand;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
@@ -60,7 +60,7 @@ const OUTBOX: usize = 64;
 
 /// Whether snapshots come from here or pass through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum SnapshotRole {
     /// The learner: publishes and serves.
     Source,
     /// A node: receives, serves, installs.
@@ -75,9 +75,9 @@ pub struct SnapshotsConfig {
     /// The key of this peer, as neighbours see it.
     pub me: PublicKey,
     /// Whether it publishes, passes on, or only receives.
-    pub role: Role,
+    pub role: SnapshotRole,
     /// How groups are gathered.
-    pub mode: Mode,
+    pub mode: DisseminationMode,
     /// Complete versions that stay on disk and available to others; at least 1.
     pub keep_versions: usize,
     /// The run's learner: cut off as a source of chunks if it breaks the protocol, but never blocked as a peer.
@@ -88,7 +88,7 @@ pub struct SnapshotsConfig {
 
 impl SnapshotsConfig {
     /// The settings of a peer, with its key as the seed and [`KEPT_VERSIONS`](relay::KEPT_VERSIONS).
-    pub fn new(me: PublicKey, role: Role, mode: Mode) -> Self {
+    pub fn new(me: PublicKey, role: SnapshotRole, mode: DisseminationMode) -> Self {
         let (keep_versions, seed) = (dissemination::KEPT_VERSIONS, *me.as_bytes());
         Self { me, role, mode, keep_versions, learner: None, seed }
     }
@@ -96,8 +96,8 @@ impl SnapshotsConfig {
     fn relay(&self) -> RelayConfig {
         RelayConfig {
             me: self.me,
-            source: self.role == Role::Source,
-            serves: self.role != Role::Leaf,
+            source: self.role == SnapshotRole::Source,
+            serves: self.role != SnapshotRole::Leaf,
             keep_versions: self.keep_versions.max(1),
             mode: self.mode,
             seed: self.seed,
@@ -131,7 +131,7 @@ pub enum SnapshotEvent {
 /// Handle to the driver.
 #[derive(Clone, Debug)]
 pub struct Snapshots {
-    inbox: mpsc::Sender<Command>,
+    inbox: mpsc::Sender<DriverCommand>,
 }
 
 /// The driver has stopped, because its host was shut down.
@@ -154,7 +154,7 @@ impl Snapshots {
         let (inbox, commands) = mpsc::channel(INBOX);
         let (events, receiver) = mpsc::channel(OUTBOX);
         let keeper = Keeper::start(store.clone())?;
-        let driver = driver::Driver::new(host, store, keeper, config, inbox.downgrade(), events);
+        let driver = driver::SnapshotDriver::new(host, store, keeper, config, inbox.downgrade(), events);
         tokio::spawn(driver.run(commands, incoming));
         Ok((Self { inbox }, receiver))
     }
@@ -165,7 +165,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn announce(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
-        self.send(Command::Downloads(downloads::Event::Announced(manifest))).await
+        self.send(DriverCommand::Downloads(downloads::DownloadEvent::Announced(manifest))).await
     }
 
     /// Publishes a snapshot whose pieces are all in the store.
@@ -173,7 +173,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn publish(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
-        self.send(Command::Downloads(downloads::Event::Published(manifest))).await
+        self.send(DriverCommand::Downloads(downloads::DownloadEvent::Published(manifest))).await
     }
 
     /// Names the neighbours to pull from, and what each is.
@@ -182,8 +182,11 @@ impl Snapshots {
     ///
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.
-    pub async fn neighbours(&self, neighbours: Vec<(Peer, dissemination::Role)>) -> Result<(), Stopped> {
-        self.send(Command::Neighbours(neighbours)).await
+    pub async fn neighbours(
+        &self,
+        neighbours: Vec<(Peer, dissemination::NeighbourRole)>,
+    ) -> Result<(), Stopped> {
+        self.send(DriverCommand::Neighbours(neighbours)).await
     }
 
     /// Names those whom the learner sends here to pull: they have places before anybody else.
@@ -193,7 +196,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn friends(&self, friends: Vec<PublicKey>) -> Result<(), Stopped> {
-        self.send(Command::Friends(friends)).await
+        self.send(DriverCommand::Friends(friends)).await
     }
 
     /// Tells the source who passes nothing on ([`Input::Leaves`](crate::dissemination::Input::Leaves)).
@@ -201,15 +204,15 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn leaves(&self, leaves: Vec<PublicKey>) -> Result<(), Stopped> {
-        self.send(Command::Leaves(leaves)).await
+        self.send(DriverCommand::Leaves(leaves)).await
     }
 
     /// Changes how groups are gathered, as the learner wishes.
     ///
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.
-    pub async fn mode(&self, mode: Mode) -> Result<(), Stopped> {
-        self.send(Command::Mode(mode)).await
+    pub async fn mode(&self, mode: DisseminationMode) -> Result<(), Stopped> {
+        self.send(DriverCommand::Mode(mode)).await
     }
 
     /// Tells that reading a stored chunk failed; it will be fetched again.
@@ -217,7 +220,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn damaged(&self, version: PolicyVersion, index: ChunkIndex) -> Result<(), Stopped> {
-        self.send(Command::Damaged { version, index }).await
+        self.send(DriverCommand::Damaged { version, index }).await
     }
 
     /// What the driver measured so far.
@@ -226,11 +229,11 @@ impl Snapshots {
     /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn stats(&self) -> Result<SnapshotStats, Stopped> {
         let (answer, stats) = oneshot::channel();
-        self.send(Command::Stats(answer)).await?;
+        self.send(DriverCommand::Stats(answer)).await?;
         stats.await.map_err(|_| Stopped)
     }
 
-    async fn send(&self, command: Command) -> Result<(), Stopped> {
+    async fn send(&self, command: DriverCommand) -> Result<(), Stopped> {
         self.inbox.send(command).await.map_err(|_| Stopped)
     }
 }

@@ -9,7 +9,7 @@
 //! published snapshot is then at most κ-1 updates old, so its lag at consumption is at most η+κ-1 = S-1. The remaining one
 //! update is the room that dissemination has. Whatever still comes too late is dropped at batch time.
 //!
-//! | [`Mode`] | S | κ | η | what it is like |
+//! | [`StalenessMode`] | S | κ | η | what it is like |
 //! |---|---|---|---|---|
 //! | on-policy | 0 | 1 | 0 | every token of a batch was produced by the very policy that is updated. The learner waits for all of its rollouts, and nodes wait for the learner |
 //! | one-step | 1 | 1 | 1 | while a batch is trained on, the next one is generated under the policy before the update |
@@ -37,7 +37,7 @@ pub struct Staleness {
 /// Names for kinds of policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum StalenessMode {
     /// S = 0: nothing but the current policy's own rollouts.
     OnPolicy,
     /// S = κ = η = 1: generation and training overlap by one update.
@@ -143,12 +143,12 @@ impl Staleness {
     }
 
     /// The name of this kind of policy.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> StalenessMode {
         match (self.budget, self.period, self.admission) {
-            (0, _, _) => Mode::OnPolicy,
-            (1, 1, 1) => Mode::OneStep,
-            (UNBOUNDED, _, _) => Mode::Unbounded,
-            _ => Mode::Bounded,
+            (0, _, _) => StalenessMode::OnPolicy,
+            (1, 1, 1) => StalenessMode::OneStep,
+            (UNBOUNDED, _, _) => StalenessMode::Unbounded,
+            _ => StalenessMode::Bounded,
         }
     }
 

@@ -25,8 +25,8 @@ mod rans;
 mod sparse;
 
 use crate::run::tensor_type::TensorType;
-use elements::Layout;
-use encoding::Reader;
+use elements::ElementLayout;
+use encoding::DeltaReader;
 use std::borrow::Cow;
 
 /// A delta is kept only when it is no longer than this share of the chunk, in percent. Beyond, the chunk itself is as good.
@@ -47,7 +47,7 @@ pub enum Width {
 
 /// How a delta says what changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum DeltaKind {
     /// Positions and differences of the elements that changed.
     Sparse,
     /// The differences of all elements, byte plane by byte plane, compressed by zstd.
@@ -91,11 +91,11 @@ impl From<TensorType> for Width {
 /// The delta that makes `new` of `old`. `None` when the chunk itself is as cheap: above [`MAX_PERCENT`] of its length.
 pub fn encode(old: &[u8], new: &[u8], width: Width) -> Option<Vec<u8>> {
     let old = &fitted(old, new.len());
-    let layout = Layout::detect(old, new, width);
-    let mut delta = vec![header(Kind::Sparse), layout.to_byte()];
+    let layout = ElementLayout::detect(old, new, width);
+    let mut delta = vec![header(DeltaKind::Sparse), layout.to_byte()];
     if !sparse::encode(layout, old, new, &mut delta) {
         delta.truncate(0);
-        delta.extend([header(Kind::Planes), layout.to_byte()]);
+        delta.extend([header(DeltaKind::Planes), layout.to_byte()]);
         byte_planes::encode(layout, old, new, &mut delta);
     }
     (delta.len() * 100 <= new.len() * MAX_PERCENT).then_some(delta)
@@ -107,15 +107,15 @@ pub fn encode(old: &[u8], new: &[u8], width: Width) -> Option<Vec<u8>> {
 /// # Errors
 /// [`DeltaError`] when `delta` is not well formed. A delta that belongs to another base may go unnoticed: check the content id.
 pub fn apply(old: Vec<u8>, delta: &[u8], out_len: usize) -> Result<Vec<u8>, DeltaError> {
-    let mut reader = Reader::new(delta);
+    let mut reader = DeltaReader::new(delta);
     let kind = kind_of(reader.byte()?)?;
-    let layout = Layout::from_byte(reader.byte()?)?;
+    let layout = ElementLayout::from_byte(reader.byte()?)?;
     let mut chunk = old;
     chunk.reserve_exact(out_len.saturating_sub(chunk.len()));
     chunk.resize(out_len, 0);
     match kind {
-        Kind::Sparse => sparse::apply(layout, &mut chunk, &mut reader)?,
-        Kind::Planes => byte_planes::apply(layout, &mut chunk, &mut reader)?,
+        DeltaKind::Sparse => sparse::apply(layout, &mut chunk, &mut reader)?,
+        DeltaKind::Planes => byte_planes::apply(layout, &mut chunk, &mut reader)?,
     }
     if reader.is_empty() { Ok(chunk) } else { Err(DeltaError::Damaged("further bytes behind its end")) }
 }
@@ -124,8 +124,8 @@ pub fn apply(old: Vec<u8>, delta: &[u8], out_len: usize) -> Result<Vec<u8>, Delt
 ///
 /// # Errors
 /// When the first byte is missing or of no known format.
-pub fn kind(delta: &[u8]) -> Result<Kind, DeltaError> {
-    kind_of(Reader::new(delta).byte()?)
+pub fn kind(delta: &[u8]) -> Result<DeltaKind, DeltaError> {
+    kind_of(DeltaReader::new(delta).byte()?)
 }
 
 /// `old`, cut or continued by zeros to `length` bytes.
@@ -139,16 +139,16 @@ fn fitted(old: &[u8], length: usize) -> Cow<'_, [u8]> {
     Cow::Owned(continued)
 }
 
-fn header(kind: Kind) -> u8 {
+fn header(kind: DeltaKind) -> u8 {
     VERSION << 4
         | match kind {
-            Kind::Sparse => 0,
-            Kind::Planes => 1,
+            DeltaKind::Sparse => 0,
+            DeltaKind::Planes => 1,
         }
 }
 
-fn kind_of(header: u8) -> Result<Kind, DeltaError> {
-    [Kind::Sparse, Kind::Planes]
+fn kind_of(header: u8) -> Result<DeltaKind, DeltaError> {
+    [DeltaKind::Sparse, DeltaKind::Planes]
         .into_iter()
         .find(|kind| self::header(*kind) == header)
         .ok_or(DeltaError::Format(header))

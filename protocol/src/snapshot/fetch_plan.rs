@@ -12,18 +12,18 @@ use std::sync::Arc;
 
 /// What to fetch, and what to build of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recipe {
+pub struct FetchPlan {
     /// The pieces wanted of each version; versions of which nothing is wanted are left out.
     pub wanted: BTreeMap<PolicyVersion, BTreeSet<PieceIndex>>,
     /// Chunks to build, each after the one that it is built from.
-    pub steps: Vec<Step>,
+    pub steps: Vec<BuildStep>,
     /// Length of everything wanted, in bytes.
     pub bytes: u64,
 }
 
 /// A chunk to build from an older one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct BuildStep {
     /// The version whose manifest has the delta.
     pub version: PolicyVersion,
     /// The place of the chunk in that version, and in the one that it is built from.
@@ -36,7 +36,7 @@ pub struct Step {
     pub delta: Piece,
 }
 
-impl Recipe {
+impl FetchPlan {
     /// The cheapest way to the newest of `manifests` (validated; newest first), when `held` says which chunks and deltas are on disk.
     /// Without manifests there is nothing to do.
     pub fn of(manifests: &[Arc<Manifest>], mut held: impl FnMut(&ContentId) -> bool) -> Self {
@@ -72,7 +72,7 @@ impl Recipe {
 
 /// A chain of deltas from a chunk on disk, oldest first.
 struct Path {
-    steps: Vec<(PieceIndex, Step)>,
+    steps: Vec<(PieceIndex, BuildStep)>,
     bytes: u64,
 }
 
@@ -95,7 +95,7 @@ fn path(
     let delta = entry.piece();
     path.bytes += if held(&delta.id) { 0 } else { delta.length };
     let target = manifest.piece(manifest.chunk_piece(index))?;
-    let step = Step { version: manifest.version, chunk: index, target, base: entry.base, delta };
+    let step = BuildStep { version: manifest.version, chunk: index, target, base: entry.base, delta };
     path.steps.push((manifest.delta_piece(index), step));
     Some(path)
 }

@@ -1,12 +1,12 @@
 //! Pieces that arrive and leave group by group.
 
-use super::index::Found;
+use super::index::FoundPiece;
 use super::positioned_io::{is_lost, read_cached_at, read_exact_at, write_all_at};
-use super::{ChunkStore, StoreError, io_error};
+use super::{ChunkStore, ChunkStoreError, io_error};
 use crate::snapshot::blocks::{GroupMask, GroupTree, group_range};
 use crate::snapshot::chunk_set::ChunkSet;
 use crate::snapshot::manifest::{Manifest, Piece};
-use crate::store::buffer_pool::Buffer;
+use crate::store::buffer_pool::PooledBuffer;
 use crate::wire::content_id::ChunkIndex;
 use bytes::Bytes;
 use std::fs::File;
@@ -30,9 +30,9 @@ impl ChunkStore {
             return whole();
         }
         match self.shelf().find(piece) {
-            Ok(Found::Whole { .. }) => whole(),
-            Ok(Found::Partial { have, .. }) => have,
-            Ok(Found::Nothing) | Err(_) => GroupMask::EMPTY,
+            Ok(FoundPiece::Whole { .. }) => whole(),
+            Ok(FoundPiece::Partial { have, .. }) => have,
+            Ok(FoundPiece::Nothing) | Err(_) => GroupMask::EMPTY,
         }
     }
 
@@ -50,47 +50,47 @@ impl ChunkStore {
 
     /// Whether [`ChunkStore::write_group`] needs the piece's tree first.
     pub fn needs_tree(&self, piece: &Piece) -> bool {
-        piece.groups() > 1 && matches!(self.shelf().find(piece), Ok(Found::Nothing) | Err(_))
+        piece.groups() > 1 && matches!(self.shelf().find(piece), Ok(FoundPiece::Nothing) | Err(_))
     }
 
     /// Takes the tree of a piece whose groups are about to come. Does nothing when one is known, or none needed.
     ///
     /// # Errors
-    /// [`StoreError::Mismatch`] when it is the tree of another piece; [`StoreError::Crowded`]; [`StoreError::Io`].
-    pub fn begin(&self, piece: &Piece, tree: GroupTree) -> Result<(), StoreError> {
+    /// [`ChunkStoreError::Mismatch`] when it is the tree of another piece; [`ChunkStoreError::Crowded`]; [`ChunkStoreError::Io`].
+    pub fn begin(&self, piece: &Piece, tree: GroupTree) -> Result<(), ChunkStoreError> {
         if piece.groups() == 1 { Ok(()) } else { self.shelf().begin(piece, tree) }
     }
 
     /// The tree of a piece, for those who fetch it from here.
     ///
     /// # Errors
-    /// [`StoreError::Missing`] when nothing of the piece is here; [`StoreError::Damaged`]; [`StoreError::Io`].
-    pub fn tree(&self, piece: &Piece) -> Result<Arc<GroupTree>, StoreError> {
+    /// [`ChunkStoreError::Missing`] when nothing of the piece is here; [`ChunkStoreError::Damaged`]; [`ChunkStoreError::Io`].
+    pub fn tree(&self, piece: &Piece) -> Result<Arc<GroupTree>, ChunkStoreError> {
         let found = self.shelf().find(piece)?;
         match found {
-            Found::Partial { tree, .. } | Found::Whole { tree: Some(tree), .. } => Ok(tree),
-            Found::Whole { file, tree: None } => self.rebuild_tree(piece, &file),
-            Found::Nothing => Err(StoreError::Missing { id: piece.id }),
+            FoundPiece::Partial { tree, .. } | FoundPiece::Whole { tree: Some(tree), .. } => Ok(tree),
+            FoundPiece::Whole { file, tree: None } => self.rebuild_tree(piece, &file),
+            FoundPiece::Nothing => Err(ChunkStoreError::Missing { id: piece.id }),
         }
     }
 
     /// Verifies and keeps a group.
     ///
     /// # Errors
-    /// [`StoreError::Mismatch`] when the bytes are not that group: whoever sent them is rotten. [`StoreError::NoTree`];
-    /// [`StoreError::Io`] when the disk fails or is full.
-    pub fn write_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, StoreError> {
+    /// [`ChunkStoreError::Mismatch`] when the bytes are not that group: whoever sent them is rotten. [`ChunkStoreError::NoTree`];
+    /// [`ChunkStoreError::Io`] when the disk fails or is full.
+    pub fn write_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, ChunkStoreError> {
         if piece.groups() == 1 {
             return self.write_only_group(piece, group, bytes);
         }
         let found = self.shelf().find(piece)?;
         let (file, tree, have) = match found {
-            Found::Partial { file, tree, have } => (file, tree, have),
-            Found::Whole { .. } => return Ok(Written::Whole),
-            Found::Nothing => return Err(StoreError::NoTree { id: piece.id }),
+            FoundPiece::Partial { file, tree, have } => (file, tree, have),
+            FoundPiece::Whole { .. } => return Ok(Written::Whole),
+            FoundPiece::Nothing => return Err(ChunkStoreError::NoTree { id: piece.id }),
         };
         if !tree.verifies(group, &bytes) {
-            return Err(StoreError::Mismatch { id: piece.id });
+            return Err(ChunkStoreError::Mismatch { id: piece.id });
         }
         if !have.contains(group) {
             let range = group_range(piece.length, group);
@@ -103,9 +103,9 @@ impl ChunkStore {
         Ok(if whole { Written::Whole } else { Written::Partial })
     }
 
-    fn write_only_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, StoreError> {
+    fn write_only_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, ChunkStoreError> {
         if group != 0 || bytes.len() as u64 != piece.length {
-            return Err(StoreError::Mismatch { id: piece.id });
+            return Err(ChunkStoreError::Mismatch { id: piece.id });
         }
         self.write(&piece.id, &bytes)?;
         self.remember(piece, group, bytes);
@@ -121,7 +121,7 @@ impl ChunkStore {
         // Whoever holds the lock may be waiting for the disk.
         let (file, tree) = self.shelf.try_lock().ok()?.opened(piece, group)?;
         let range = group_range(piece.length, group);
-        let mut bytes = Buffer::of((range.end - range.start) as usize);
+        let mut bytes = PooledBuffer::of((range.end - range.start) as usize);
         let read = read_cached_at(&file, bytes.as_mut(), range.start);
         (read && tree.verifies(group, bytes.as_ref())).then(|| bytes.share())
     }
@@ -133,52 +133,54 @@ impl ChunkStore {
     /// A group's bytes: from memory, where they have been verified, or from disk, and then verified now.
     ///
     /// # Errors
-    /// [`StoreError::Missing`]; [`StoreError::Damaged`] when the disk has altered it: the whole piece has been deleted;
-    /// [`StoreError::Io`] when the file cannot be read.
-    pub fn read_group(&self, piece: &Piece, group: u32) -> Result<Bytes, StoreError> {
+    /// [`ChunkStoreError::Missing`]; [`ChunkStoreError::Damaged`] when the disk has altered it: the whole piece has been deleted;
+    /// [`ChunkStoreError::Io`] when the file cannot be read.
+    pub fn read_group(&self, piece: &Piece, group: u32) -> Result<Bytes, ChunkStoreError> {
         if let Some(bytes) = self.remembered(piece, group) {
             return Ok(bytes);
         }
         let found = self.shelf().find(piece)?;
         let (file, tree) = match found {
-            Found::Partial { file, tree, have } if have.contains(group) => (file, tree),
-            Found::Whole { file, tree: Some(tree) } => (file, tree),
-            Found::Whole { file, tree: None } => {
+            FoundPiece::Partial { file, tree, have } if have.contains(group) => (file, tree),
+            FoundPiece::Whole { file, tree: Some(tree) } => (file, tree),
+            FoundPiece::Whole { file, tree: None } => {
                 let tree = self.rebuild_tree(piece, &file)?;
                 (file, tree)
             }
-            Found::Partial { .. } | Found::Nothing => return Err(StoreError::Missing { id: piece.id }),
+            FoundPiece::Partial { .. } | FoundPiece::Nothing => {
+                return Err(ChunkStoreError::Missing { id: piece.id });
+            }
         };
         let range = group_range(piece.length, group);
-        let mut bytes = Buffer::of((range.end - range.start) as usize);
+        let mut bytes = PooledBuffer::of((range.end - range.start) as usize);
         self.read_at(piece, &file, bytes.as_mut(), range.start)?;
         if tree.verifies(group, bytes.as_ref()) {
             return Ok(bytes.share());
         }
         if group >= piece.groups() {
-            return Err(StoreError::Missing { id: piece.id });
+            return Err(ChunkStoreError::Missing { id: piece.id });
         }
         Err(self.damaged(&piece.id))
     }
 
     /// The tree of a whole piece that this process has not written: its bytes are read and verified against its name. Whoever comes
     /// while somebody is at it waits and takes that tree.
-    fn rebuild_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, StoreError> {
+    fn rebuild_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, ChunkStoreError> {
         if piece.length > crate::snapshot::blocks::MAX_PIECE_BYTES {
-            return Err(StoreError::Missing { id: piece.id });
+            return Err(ChunkStoreError::Missing { id: piece.id });
         }
         let turn = self.rebuilding().entry(piece.id).or_default().clone();
         let _one_at_a_time = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let found = self.shelf().find(piece);
         let tree = match found {
-            Ok(Found::Whole { tree: Some(tree), .. }) => Ok(tree),
+            Ok(FoundPiece::Whole { tree: Some(tree), .. }) => Ok(tree),
             _ => self.hash_tree(piece, file),
         };
         self.rebuilding().remove(&piece.id);
         tree
     }
 
-    fn hash_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, StoreError> {
+    fn hash_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, ChunkStoreError> {
         let mut bytes = vec![0; piece.length as usize];
         self.read_at(piece, file, &mut bytes, 0)?;
         let (id, tree) = GroupTree::of(&bytes);
@@ -196,7 +198,7 @@ impl ChunkStore {
         file: &Arc<File>,
         bytes: &mut [u8],
         offset: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ChunkStoreError> {
         match read_exact_at(file, bytes, offset) {
             Ok(()) => Ok(()),
             Err(error) if is_lost(&error) => Err(self.damaged(&piece.id)),

@@ -14,12 +14,12 @@ static FREE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 /// A buffer that is free again when it is dropped. What it holds is left from whoever had it before.
 #[derive(Debug)]
-pub(crate) struct Buffer {
+pub(crate) struct PooledBuffer {
     bytes: Vec<u8>,
     len: usize,
 }
 
-impl Buffer {
+impl PooledBuffer {
     /// One of this length.
     pub(crate) fn of(len: usize) -> Self {
         let mut bytes = if len >= LEAST { free().pop().unwrap_or_default() } else { Vec::new() };
@@ -41,13 +41,13 @@ impl Buffer {
     }
 }
 
-impl AsRef<[u8]> for Buffer {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
-impl Drop for Buffer {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if self.bytes.len() >= LEAST {
             let mut free = free();
@@ -72,7 +72,7 @@ mod tests {
     fn a_shared_buffer_is_nobody_elses_until_its_last_holder_lets_go() {
         let shared: Vec<Bytes> = (0..100u8)
             .map(|n| {
-                let mut buffer = Buffer::of(LEAST + usize::from(n));
+                let mut buffer = PooledBuffer::of(LEAST + usize::from(n));
                 buffer.as_mut().fill(n);
                 buffer.share().slice(1..)
             })
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_buffer_has_the_length_that_was_asked_for_whatever_it_was_before() {
         for len in [0, 1, LEAST - 1, 5 * LEAST, LEAST, 3 * LEAST] {
-            let mut buffer = Buffer::of(len);
+            let mut buffer = PooledBuffer::of(len);
             assert_eq!((buffer.as_mut().len(), buffer.as_ref().len()), (len, len));
         }
     }

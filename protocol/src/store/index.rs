@@ -2,7 +2,7 @@
 
 use super::lru::Bounded;
 use super::positioned_io::{read_exact_at, write_all_at};
-use super::{StoreError, io_error};
+use super::{ChunkStoreError, io_error};
 use crate::snapshot::blocks::{GROUP_BYTES, GroupMask, GroupTree, MAX_PIECE_BYTES, group_range};
 use crate::snapshot::manifest::{MAX_CHUNKS, Manifest, Piece};
 use crate::wire::content_id::ContentId;
@@ -30,14 +30,14 @@ pub(super) const MAX_RECENT_BYTES: usize = 16 << 20;
 const MAX_PARTIAL: usize = 16 << 10;
 
 /// The files of a store, as far as they are known.
-pub(super) struct Shelf {
+pub(super) struct StoreIndex {
     dir: PathBuf,
     files: Bounded<ContentId, Arc<File>>,
     trees: Bounded<ContentId, Arc<GroupTree>>,
     partial: BTreeMap<ContentId, Partial>,
     /// Nothing that these name is deleted.
     pub(super) kept: Vec<Arc<Manifest>>,
-    /// Open [`Draft`](super::Draft)s. While there is one, nothing is deleted but what is damaged.
+    /// Open [`SnapshotDraft`](super::SnapshotDraft)s. While there is one, nothing is deleted but what is damaged.
     pub(super) drafts: usize,
     /// What should have been deleted in the meantime.
     pub(super) postponed: Vec<ContentId>,
@@ -49,13 +49,13 @@ struct Partial {
 }
 
 /// How much of a piece is here.
-pub(super) enum Found {
+pub(super) enum FoundPiece {
     Whole { file: Arc<File>, tree: Option<Arc<GroupTree>> },
     Partial { file: Arc<File>, tree: Arc<GroupTree>, have: GroupMask },
     Nothing,
 }
 
-impl Shelf {
+impl StoreIndex {
     pub(super) fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -70,18 +70,18 @@ impl Shelf {
 
     /// Looks a piece up, in memory and then on disk. A whole file of another length is not looked at: it may be damaged, and then it is
     /// replaced, or the piece is told of with a wrong length. A partial one without its tree is deleted.
-    pub(super) fn find(&mut self, piece: &Piece) -> Result<Found, StoreError> {
+    pub(super) fn find(&mut self, piece: &Piece) -> Result<FoundPiece, ChunkStoreError> {
         if let Some(Partial { tree, have }) = self.partial.get(&piece.id) {
             if tree.length() != piece.length {
-                return Ok(Found::Nothing);
+                return Ok(FoundPiece::Nothing);
             }
             let (tree, have) = (tree.clone(), *have);
             let file = self.open(&piece.id, partial_path, true)?;
-            return Ok(file.map_or(Found::Nothing, |file| Found::Partial { file, tree, have }));
+            return Ok(file.map_or(FoundPiece::Nothing, |file| FoundPiece::Partial { file, tree, have }));
         }
         if let Some(file) = self.open(&piece.id, whole_path, false)? {
             if file.metadata().is_ok_and(|about| about.len() == piece.length) {
-                return Ok(Found::Whole { file, tree: self.tree(piece) });
+                return Ok(FoundPiece::Whole { file, tree: self.tree(piece) });
             }
             self.files.remove(&piece.id);
         }
@@ -101,9 +101,9 @@ impl Shelf {
     }
 
     /// Takes up a partial piece of an earlier process: what its file holds is verified against the tree behind it.
-    fn resume(&mut self, piece: &Piece) -> Result<Found, StoreError> {
+    fn resume(&mut self, piece: &Piece) -> Result<FoundPiece, ChunkStoreError> {
         let Some(file) = self.open(&piece.id, partial_path, true)? else {
-            return Ok(Found::Nothing);
+            return Ok(FoundPiece::Nothing);
         };
         if is_whole(&file, piece) {
             self.adopt(&partial_path(&self.dir, &piece.id), &piece.id)?;
@@ -111,7 +111,7 @@ impl Shelf {
         }
         let Some(tree) = kept_tree(&file, piece) else {
             self.delete(&piece.id)?;
-            return Ok(Found::Nothing);
+            return Ok(FoundPiece::Nothing);
         };
         let mut group_bytes = vec![0; GROUP_BYTES];
         let sound = |group: &u32| {
@@ -129,15 +129,15 @@ impl Shelf {
     }
 
     /// Makes room for the groups of a piece that is not here.
-    pub(super) fn begin(&mut self, piece: &Piece, tree: GroupTree) -> Result<(), StoreError> {
+    pub(super) fn begin(&mut self, piece: &Piece, tree: GroupTree) -> Result<(), ChunkStoreError> {
         if tree.id() != piece.id || tree.length() != piece.length || piece.length > MAX_PIECE_BYTES {
-            return Err(StoreError::Mismatch { id: piece.id });
+            return Err(ChunkStoreError::Mismatch { id: piece.id });
         }
-        if !matches!(self.find(piece)?, Found::Nothing) {
+        if !matches!(self.find(piece)?, FoundPiece::Nothing) {
             return Ok(());
         }
         if self.partial.len() >= MAX_PARTIAL {
-            return Err(StoreError::Crowded { id: piece.id, limit: MAX_PARTIAL });
+            return Err(ChunkStoreError::Crowded { id: piece.id, limit: MAX_PARTIAL });
         }
         let path = partial_path(&self.dir, &piece.id);
         let behind = tree.to_bytes();
@@ -160,12 +160,12 @@ impl Shelf {
         group: u32,
         file: &File,
         tree: &Arc<GroupTree>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, ChunkStoreError> {
         let Some(partial) = self.partial.get_mut(&piece.id).filter(|p| Arc::ptr_eq(&p.tree, tree)) else {
             // Meanwhile it became whole by another thread, or was deleted and its bytes with it.
             return match self.find(piece)? {
-                Found::Whole { .. } => Ok(true),
-                _ => Err(StoreError::NoTree { id: piece.id }),
+                FoundPiece::Whole { .. } => Ok(true),
+                _ => Err(ChunkStoreError::NoTree { id: piece.id }),
             };
         };
         partial.have.insert(group);
@@ -176,7 +176,7 @@ impl Shelf {
         Ok(whole)
     }
 
-    fn finish(&mut self, piece: &Piece, file: &File) -> Result<(), StoreError> {
+    fn finish(&mut self, piece: &Piece, file: &File) -> Result<(), ChunkStoreError> {
         let path = partial_path(&self.dir, &piece.id);
         file.set_len(piece.length).map_err(io_error(&path))?;
         let tree = self.partial.get(&piece.id).map(|partial| partial.tree.clone());
@@ -188,7 +188,7 @@ impl Shelf {
     }
 
     /// Gives a whole, verified file its name, in place of whatever had it.
-    pub(super) fn adopt(&mut self, draft: &Path, id: &ContentId) -> Result<(), StoreError> {
+    pub(super) fn adopt(&mut self, draft: &Path, id: &ContentId) -> Result<(), ChunkStoreError> {
         let path = whole_path(&self.dir, id);
         let parent = path.parent().unwrap_or(&self.dir);
         fs::create_dir_all(parent).and_then(|()| fs::rename(draft, &path)).map_err(io_error(&path))?;
@@ -200,7 +200,7 @@ impl Shelf {
     }
 
     /// Deletes a piece, whole or partial; says whether there was one.
-    pub(super) fn delete(&mut self, id: &ContentId) -> Result<bool, StoreError> {
+    pub(super) fn delete(&mut self, id: &ContentId) -> Result<bool, ChunkStoreError> {
         self.files.remove(id);
         self.trees.remove(id);
         self.partial.remove(id);
@@ -209,7 +209,7 @@ impl Shelf {
     }
 
     /// Deletes a piece in whose file damage was found, unless a sound one has its name by now.
-    pub(super) fn delete_damaged(&mut self, id: &ContentId) -> Result<(), StoreError> {
+    pub(super) fn delete_damaged(&mut self, id: &ContentId) -> Result<(), ChunkStoreError> {
         let replaced = fs::read(whole_path(&self.dir, id)).is_ok_and(|bytes| id.matches(&bytes));
         if replaced { Ok(()) } else { self.delete(id).map(drop) }
     }
@@ -234,7 +234,7 @@ impl Shelf {
         id: &ContentId,
         path: fn(&Path, &ContentId) -> PathBuf,
         write: bool,
-    ) -> Result<Option<Arc<File>>, StoreError> {
+    ) -> Result<Option<Arc<File>>, ChunkStoreError> {
         if let Some(file) = self.files.get(id) {
             return Ok(Some(file));
         }
@@ -273,7 +273,7 @@ fn kept_tree(file: &File, piece: &Piece) -> Option<GroupTree> {
 }
 
 /// Deletes a file if there is one.
-fn remove(path: &Path) -> Result<bool, StoreError> {
+fn remove(path: &Path) -> Result<bool, ChunkStoreError> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

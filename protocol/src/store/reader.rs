@@ -1,6 +1,6 @@
 //! Reading files and tensors back out of chunks.
 
-use super::{ChunkStore, StoreError};
+use super::{ChunkStore, ChunkStoreError};
 use crate::snapshot::manifest::{Manifest, TensorEntry};
 use crate::wire::content_id::{ChunkIndex, ContentId};
 use std::ops::Range;
@@ -17,11 +17,11 @@ pub struct SnapshotReader<'a> {
 /// A chunk that stands in the way of reading a snapshot.
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
-pub struct ReadError {
+pub struct SnapshotReadError {
     /// The chunk's place in the snapshot, to fetch it again.
     pub index: ChunkIndex,
     /// What is wrong with it.
-    pub source: StoreError,
+    pub source: ChunkStoreError,
 }
 
 impl<'a> SnapshotReader<'a> {
@@ -31,7 +31,10 @@ impl<'a> SnapshotReader<'a> {
     }
 
     /// The companion files whose names are `wanted`, with their content; nothing of the others is read.
-    pub fn files(&mut self, wanted: impl Fn(&str) -> bool) -> Result<Vec<(String, Vec<u8>)>, ReadError> {
+    pub fn files(
+        &mut self,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, Vec<u8>)>, SnapshotReadError> {
         let files = self.manifest.files.iter().filter(|file| wanted(&file.name));
         files.map(|f| Ok((f.name.clone(), self.bytes(f.offset..f.offset + f.length)?))).collect()
     }
@@ -39,8 +42,8 @@ impl<'a> SnapshotReader<'a> {
     /// Hands one tensor's bytes, row-major and little-endian, to `piece` in order, a chunk's at a time.
     ///
     /// # Errors
-    /// [`ReadError`], and the first error of `piece`.
-    pub fn tensor<E: From<ReadError>>(
+    /// [`SnapshotReadError`], and the first error of `piece`.
+    pub fn tensor<E: From<SnapshotReadError>>(
         &mut self,
         entry: &TensorEntry,
         piece: impl FnMut(&[u8]) -> Result<(), E>,
@@ -49,16 +52,16 @@ impl<'a> SnapshotReader<'a> {
         self.pieces(entry.offset..entry.offset + length, piece)
     }
 
-    fn bytes(&mut self, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
+    fn bytes(&mut self, range: Range<u64>) -> Result<Vec<u8>, SnapshotReadError> {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        self.pieces::<ReadError>(range, |piece| {
+        self.pieces::<SnapshotReadError>(range, |piece| {
             bytes.extend_from_slice(piece);
             Ok(())
         })?;
         Ok(bytes)
     }
 
-    fn pieces<E: From<ReadError>>(
+    fn pieces<E: From<SnapshotReadError>>(
         &mut self,
         range: Range<u64>,
         mut piece: impl FnMut(&[u8]) -> Result<(), E>,
@@ -74,7 +77,7 @@ impl<'a> SnapshotReader<'a> {
         Ok(())
     }
 
-    fn chunk(&mut self, index: ChunkIndex) -> Result<&[u8], ReadError> {
+    fn chunk(&mut self, index: ChunkIndex) -> Result<&[u8], SnapshotReadError> {
         if self.last.as_ref().is_none_or(|(held, _)| *held != index) {
             let id = self.manifest.chunk_id(index).unwrap_or(ContentId::from_bytes([0; 32]));
             let read = self.store.read(&id);
@@ -84,10 +87,10 @@ impl<'a> SnapshotReader<'a> {
                 if bytes.len() as u64 == range.end - range.start {
                     Ok(bytes)
                 } else {
-                    Err(StoreError::Mismatch { id })
+                    Err(ChunkStoreError::Mismatch { id })
                 }
             });
-            self.last = Some((index, bytes.map_err(|source| ReadError { index, source })?));
+            self.last = Some((index, bytes.map_err(|source| SnapshotReadError { index, source })?));
         }
         Ok(self.last.as_ref().map_or(&[], |(_, bytes)| bytes))
     }

@@ -2,10 +2,10 @@
 //!
 //! A manifest that is kept protects what it names. Protection and deletion go through the store's lock, so whoever keeps a manifest
 //! first and looks for its pieces then can rely on what it finds. A publisher cannot name what it is about to write; it opens a
-//! [`Draft`], during which nothing is deleted.
+//! [`SnapshotDraft`], during which nothing is deleted.
 
 use super::index::PARTIAL;
-use super::{ChunkStore, StoreError, io_error};
+use super::{ChunkStore, ChunkStoreError, io_error};
 use crate::snapshot::manifest::Manifest;
 use crate::wire::content_id::ContentId;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ const BATCH: usize = 64;
 
 /// A snapshot being written: until this is dropped, nothing is deleted from the store.
 #[derive(Debug)]
-pub struct Draft<'a>(&'a ChunkStore);
+pub struct SnapshotDraft<'a>(&'a ChunkStore);
 
 impl ChunkStore {
     /// From now on nothing that `manifest` names is deleted, until it has been discarded as often as it was kept.
@@ -28,8 +28,8 @@ impl ChunkStore {
     /// Takes back one [`ChunkStore::keep`] and deletes what no other kept manifest names. Returns how many pieces were deleted.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; what could not be deleted stays until the next [`ChunkStore::sweep`].
-    pub fn discard(&self, manifest: &Manifest) -> Result<usize, StoreError> {
+    /// [`ChunkStoreError::Io`]; what could not be deleted stays until the next [`ChunkStore::sweep`].
+    pub fn discard(&self, manifest: &Manifest) -> Result<usize, ChunkStoreError> {
         let mut shelf = self.shelf();
         let Some(at) = shelf.kept.iter().position(|kept| **kept == *manifest) else { return Ok(0) };
         shelf.kept.remove(at);
@@ -40,8 +40,8 @@ impl ChunkStore {
     /// Deletes every piece that no kept manifest names: what earlier processes left behind. Returns how many.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when a directory cannot be read or a file not be deleted.
-    pub fn sweep(&self) -> Result<usize, StoreError> {
+    /// [`ChunkStoreError::Io`] when a directory cannot be read or a file not be deleted.
+    pub fn sweep(&self) -> Result<usize, ChunkStoreError> {
         let mut found = Vec::new();
         for shelf in fs::read_dir(&self.dir).map_err(io_error(&self.dir))?.flatten() {
             // Whole pieces lie in folders named by a byte, partial ones in their own.
@@ -55,12 +55,12 @@ impl ChunkStore {
     }
 
     /// Begins to write a snapshot that no manifest describes yet.
-    pub fn draft(&self) -> Draft<'_> {
+    pub fn draft(&self) -> SnapshotDraft<'_> {
         self.shelf().drafts += 1;
-        Draft(self)
+        SnapshotDraft(self)
     }
 
-    fn delete_unkept(&self, candidates: Vec<ContentId>) -> Result<usize, StoreError> {
+    fn delete_unkept(&self, candidates: Vec<ContentId>) -> Result<usize, ChunkStoreError> {
         let mut deleted = 0;
         for batch in candidates.chunks(BATCH) {
             let mut shelf = self.shelf();
@@ -80,14 +80,14 @@ impl ChunkStore {
     }
 }
 
-impl Draft<'_> {
+impl SnapshotDraft<'_> {
     /// The snapshot has been written: its manifest protects it from now on.
     pub fn keep(self, manifest: &Arc<Manifest>) {
         self.0.keep(manifest);
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for SnapshotDraft<'_> {
     fn drop(&mut self) {
         let mut shelf = self.0.shelf();
         shelf.drafts -= 1;

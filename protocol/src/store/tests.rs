@@ -43,7 +43,7 @@ fn a_snapshot_comes_back_as_it_was() {
             SnapshotItem::Tensor { name, bytes, .. } => {
                 let entry = manifest.tensors.iter().find(|t| t.name == name).unwrap();
                 let (mut found, mut most) = (Vec::new(), 0);
-                let read = reader.tensor::<ReadError>(entry, |piece| {
+                let read = reader.tensor::<SnapshotReadError>(entry, |piece| {
                     found.extend_from_slice(piece);
                     most = most.max(piece.len());
                     Ok(())
@@ -81,10 +81,13 @@ fn damage_is_found_deleted_and_named() {
     bytes[100] ^= 1;
     fs::write(&path, bytes).unwrap();
     let mut reader = SnapshotReader::new(&store, &manifest);
-    let error =
-        manifest.tensors.iter().find_map(|t| reader.tensor::<ReadError>(t, |_| Ok(())).err()).unwrap();
+    let error = manifest
+        .tensors
+        .iter()
+        .find_map(|t| reader.tensor::<SnapshotReadError>(t, |_| Ok(())).err())
+        .unwrap();
     assert_eq!(error.index, index);
-    assert!(matches!(error.source, StoreError::Damaged { .. }));
+    assert!(matches!(error.source, ChunkStoreError::Damaged { .. }));
     assert!(!store.present(&manifest).contains(index) && !path.exists());
     // Damage that nobody has read yet does not keep the true bytes out.
     written(&store, 1, 0);
@@ -97,8 +100,8 @@ fn damage_is_found_deleted_and_named() {
 fn bytes_that_do_not_match_their_name_are_not_kept() {
     let (dir, store) = store();
     let id = ContentId::of(b"right");
-    assert!(matches!(store.write(&id, b"wrong"), Err(StoreError::Mismatch { .. })));
-    assert!(matches!(store.read(&id), Err(StoreError::Missing { .. })));
+    assert!(matches!(store.write(&id, b"wrong"), Err(ChunkStoreError::Mismatch { .. })));
+    assert!(matches!(store.read(&id), Err(ChunkStoreError::Missing { .. })));
     fs::write(dir.path().join("drafts/7"), b"half").unwrap();
     ChunkStore::open(dir.path()).unwrap();
     assert_eq!(fs::read_dir(dir.path().join("drafts")).unwrap().count(), 0);
@@ -119,15 +122,15 @@ fn a_delta_makes_the_chunk_that_it_was_made_for_and_no_other() {
 
     let other = ContentId::of(b"other");
     assert!(
-        matches!(store.apply(&delta, &base, &other, length), Err(StoreError::Mismatch { id }) if id == other)
+        matches!(store.apply(&delta, &base, &other, length), Err(ChunkStoreError::Mismatch { id }) if id == other)
     );
     assert!(
-        matches!(store.apply(&delta, &other, &target, length), Err(StoreError::Missing { id }) if id == other)
+        matches!(store.apply(&delta, &other, &target, length), Err(ChunkStoreError::Missing { id }) if id == other)
     );
     assert!(store.apply(&delta, &base, &target, u64::MAX).is_err());
     let noise = Piece { id: store.put(b"no delta").unwrap(), length: 8 };
     assert!(
-        matches!(store.apply(&noise, &base, &other, length), Err(StoreError::Delta { id, .. }) if id == noise.id)
+        matches!(store.apply(&noise, &base, &other, length), Err(ChunkStoreError::Delta { id, .. }) if id == noise.id)
     );
 
     // Of a damaged base something else comes out, or nothing at all; either way it is the base that is named and deleted.
@@ -135,7 +138,7 @@ fn a_delta_makes_the_chunk_that_it_was_made_for_and_no_other() {
         store.write(&base, &old).unwrap();
         fs::write(store.path(&base), vec![1; old.len()]).unwrap();
         let applied = store.apply(blob, &base, target, length);
-        assert!(matches!(applied, Err(StoreError::Damaged { id }) if id == base));
+        assert!(matches!(applied, Err(ChunkStoreError::Damaged { id }) if id == base));
         assert!(!store.path(&base).exists());
     }
 }
@@ -152,8 +155,8 @@ fn what_the_disk_cannot_read_any_more_is_deleted_and_written_anew() {
     // Nothing is mapped at the start of a process.
     std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
     assert_eq!(fs::read(&path).unwrap_err().raw_os_error(), Some(5));
-    assert!(matches!(store.read(&id), Err(StoreError::Damaged { .. })));
-    assert!(matches!(store.read(&id), Err(StoreError::Missing { .. })));
+    assert!(matches!(store.read(&id), Err(ChunkStoreError::Damaged { .. })));
+    assert!(matches!(store.read(&id), Err(ChunkStoreError::Missing { .. })));
     store.write(&id, b"chunk").unwrap();
     assert_eq!(store.read(&id).unwrap(), b"chunk");
 
@@ -161,6 +164,6 @@ fn what_the_disk_cannot_read_any_more_is_deleted_and_written_anew() {
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
     let applied = store.apply(&Piece { id: delta, length: 15 }, &id, &ContentId::of(b"other"), 5);
-    assert!(matches!(applied, Err(StoreError::Damaged { id: named }) if named == id));
-    assert!(matches!(store.read(&id), Err(StoreError::Missing { .. })));
+    assert!(matches!(applied, Err(ChunkStoreError::Damaged { id: named }) if named == id));
+    assert!(matches!(store.read(&id), Err(ChunkStoreError::Missing { .. })));
 }

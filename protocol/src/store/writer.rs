@@ -1,6 +1,6 @@
 //! Cutting a policy into chunks as it streams by.
 
-use super::{ChunkStore, StoreError};
+use super::{ChunkStore, ChunkStoreError};
 use crate::run::charter::RunId;
 use crate::run::epoch::Epoch;
 use crate::run::tensor_type::TensorType;
@@ -110,20 +110,20 @@ impl SnapshotCutter {
 /// and one chunk at a time. The caller keeps the manifest ([`ChunkStore::keep`]).
 ///
 /// # Errors
-/// [`StoreError::Io`] when the disk fails, [`StoreError::Manifest`] when the items exceed a limit or contradict themselves.
+/// [`ChunkStoreError::Io`] when the disk fails, [`ChunkStoreError::Manifest`] when the items exceed a limit or contradict themselves.
 pub fn write_snapshot(
     store: &ChunkStore,
     run: RunId,
     version: PolicyVersion,
     chunk_bytes: u32,
     items: impl IntoIterator<Item = SnapshotItem>,
-) -> Result<Manifest, StoreError> {
+) -> Result<Manifest, ChunkStoreError> {
     let mut cutter = SnapshotCutter::new(chunk_bytes);
     let mut chunks = Vec::new();
     for item in items {
         cutter.push(item, |chunk| {
             chunks.push(store.put(&chunk)?);
-            Ok::<_, StoreError>(())
+            Ok::<_, ChunkStoreError>(())
         })?;
     }
     let last = cutter.last_chunk();

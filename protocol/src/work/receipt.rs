@@ -14,7 +14,7 @@ use crate::wire::time::UnixMillis;
 use crate::work::order::OrderCounter;
 use serde::{Deserialize, Serialize};
 
-pub use account::{Account, Finding, MAX_FINDINGS, MAX_RECEIPTS};
+pub use account::{Account, MAX_FINDINGS, MAX_RECEIPTS, ReceiptFinding};
 
 /// Numbers of receipts begin at a multiple of this, and at a later one when the learner has lost its database or forgotten the node: nobody
 /// knows which it gave before.

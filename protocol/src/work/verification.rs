@@ -1,6 +1,6 @@
 //! Checks by volunteers: the learner sends a verifier the groups of others, and the verifier says what it thinks of them.
 //!
-//! The verifier opens the stream ([`CHECKS`](crate::net::protocol_names::CHECKS)) and sends [`Word`]s: first an [`Offer`], another whenever what it can check
+//! The verifier opens the stream ([`CHECKS`](crate::net::protocol_names::CHECKS)) and sends [`VerifierMessage`]s: first an [`Offer`], another whenever what it can check
 //! changes, and a signed [`Report`] on each group. What it receives are signed groups as they were delivered, each a frame.
 
 use crate::run::charter::RunId;
@@ -18,7 +18,7 @@ pub const MAX_CAPACITY: u32 = 16;
 pub const MAX_HELD: usize = 8;
 /// Longest text of an opinion, in bytes.
 pub const MAX_TEXT_BYTES: usize = 200;
-/// Longest encoded [`Word`], in bytes.
+/// Longest encoded [`VerifierMessage`], in bytes.
 pub const MAX_WORD_BYTES: usize = 1024;
 
 /// What a verifier offers.
@@ -67,7 +67,7 @@ impl Signable for Report {
 
 /// What a verifier sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
+pub enum VerifierMessage {
     /// What it can do, from now on.
     Offer(Offer),
     /// A signed opinion on one group that the learner sent.
@@ -106,7 +106,7 @@ impl Opinion {
     }
 }
 
-impl Word {
+impl VerifierMessage {
     /// Reads a word. Nothing in a report is verified yet.
     ///
     /// # Errors
@@ -154,12 +154,12 @@ mod tests {
         let held = vec![PolicyVersion(u64::MAX); MAX_HELD];
         let texts = "ü".repeat(MAX_TEXT_BYTES);
         for word in [
-            Word::Offer(Offer { capacity: MAX_CAPACITY, held }),
-            Word::Report(report(Opinion::Sound)),
-            Word::Report(report(Opinion::lie(RefuseReason::FrameTooLarge, &texts))),
-            Word::Report(report(Opinion::unable(&texts))),
+            VerifierMessage::Offer(Offer { capacity: MAX_CAPACITY, held }),
+            VerifierMessage::Report(report(Opinion::Sound)),
+            VerifierMessage::Report(report(Opinion::lie(RefuseReason::FrameTooLarge, &texts))),
+            VerifierMessage::Report(report(Opinion::unable(&texts))),
         ] {
-            assert_eq!(Word::from_bytes(&word.to_bytes().unwrap()).unwrap(), word);
+            assert_eq!(VerifierMessage::from_bytes(&word.to_bytes().unwrap()).unwrap(), word);
         }
     }
 
@@ -167,25 +167,25 @@ mod tests {
     fn offers_outside_their_limits_are_none() {
         let held = |n| vec![PolicyVersion(1); n];
         for (capacity, held) in [(0, held(1)), (MAX_CAPACITY + 1, held(1)), (1, held(MAX_HELD + 1))] {
-            let bytes = Word::Offer(Offer { capacity, held }).to_bytes().unwrap();
-            assert!(matches!(Word::from_bytes(&bytes), Err(WordError::Offer { .. })));
+            let bytes = VerifierMessage::Offer(Offer { capacity, held }).to_bytes().unwrap();
+            assert!(matches!(VerifierMessage::from_bytes(&bytes), Err(WordError::Offer { .. })));
         }
-        assert!(matches!(Word::from_bytes(&[0; MAX_WORD_BYTES + 1]), Err(WordError::Codec(_))));
+        assert!(matches!(VerifierMessage::from_bytes(&[0; MAX_WORD_BYTES + 1]), Err(WordError::Codec(_))));
     }
 
     proptest! {
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..MAX_WORD_BYTES + 2)) {
-            let _ = Word::from_bytes(&bytes);
+            let _ = VerifierMessage::from_bytes(&bytes);
         }
 
         #[test]
         fn no_damage_panics_or_passes_for_another_report(at in any::<prop::sample::Index>(), bit in 0u8..8) {
             let sound = report(Opinion::lie(RefuseReason::Sampling, "drawn otherwise"));
-            let mut bytes = Word::Report(sound.clone()).to_bytes().unwrap();
+            let mut bytes = VerifierMessage::Report(sound.clone()).to_bytes().unwrap();
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
-            if let Ok(Word::Report(damaged)) = Word::from_bytes(&bytes) {
+            if let Ok(VerifierMessage::Report(damaged)) = VerifierMessage::from_bytes(&bytes) {
                 let opened = damaged.open_from(&sound.key());
                 prop_assert!(opened.is_err() || opened.ok() == sound.open().ok());
             }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
 
-use super::limits::Limits;
+use super::limits::RunLimits;
 
 /// Where a program starts, and the only place where it can write.
 pub const WORK: &str = "/work";
@@ -39,21 +39,21 @@ pub struct Job<'a> {
     /// What it reads from standard input.
     pub stdin: &'a [u8],
     /// What it may use.
-    pub limits: Limits,
+    pub limits: RunLimits,
 }
 
 /// A directory or file of the host that a job sees, read-only.
 #[derive(Debug, Clone, Copy)]
 pub struct Mount<'a> {
     /// The directory or file of the host that is shown.
-    pub source: Source<'a>,
+    pub source: MountSource<'a>,
     /// Where it is seen: an absolute path inside, outside of [`WORK`] and of the system's directories.
     pub target: &'a Path,
 }
 
 /// What a mount shows.
 #[derive(Debug, Clone, Copy)]
-pub enum Source<'a> {
+pub enum MountSource<'a> {
     /// A path of the host. Its last part may be a symbolic link, which is followed.
     Path(&'a Path),
     /// A directory or file that is open already.
@@ -66,7 +66,7 @@ pub enum Source<'a> {
 pub struct Placed<'a> {
     /// A relative path of plain names; directories on the way are made.
     pub name: &'a str,
-    /// The file's whole content, counted against [`Limits::scratch`].
+    /// The file's whole content, counted against [`RunLimits::scratch`].
     pub bytes: &'a [u8],
     /// Whether it can be executed.
     pub executable: bool,

@@ -7,13 +7,13 @@ const MIB: u64 = 1 << 20;
 
 /// What one run may use, its whole process tree together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RunLimits {
     /// Processor time, user and system, summed over all processes of the run.
     pub cpu: Duration,
     /// Time on the clock, from the start of the program.
     pub wall: Duration,
     /// Bytes of memory: anonymous, tmpfs, page tables and swap together. Where only resource limits enforce it
-    /// ([`super::Report::memory`]), bytes of address space of each process.
+    /// ([`super::IsolationReport::memory`]), bytes of address space of each process.
     pub memory: u64,
     /// Processes and threads at one time.
     pub processes: u32,
@@ -27,7 +27,7 @@ pub struct Limits {
     pub stderr: u64,
 }
 
-impl Limits {
+impl RunLimits {
     /// For a program that answers one test.
     pub fn run() -> Self {
         Self {

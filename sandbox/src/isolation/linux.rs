@@ -1,6 +1,6 @@
 //! Isolation on Linux.
 //!
-//! [`Host`] has a pool of [`zygote_client::Slot`]s. Each speaks with a [`zygote`], a small process
+//! [`IsolationHost`] has a pool of [`zygote_client::ZygoteSlot`]s. Each speaks with a [`zygote`], a small process
 //! that forks one run at a time. [`supervisor`] follows the run from the host's side. It reads the
 //! counters of a control group ([`cgroups`]) or, where there is none, of the process tree
 //! ([`process_tree`]). [`collect`] reads the files that the program left.
@@ -25,8 +25,8 @@ mod tests;
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::message::fuzzing::zygote_message;
 use self::pool::Pool;
-use self::zygote_client::{Plan, Slot};
-use super::{IsolateError, Job, Outcome, Report, Requirements, Unfit};
+use self::zygote_client::{SlotPlan, ZygoteSlot};
+use super::{IsolateError, IsolationReport, Job, Requirements, RunOutcome, Unfit};
 
 /// The most runs at one time. More callers wait.
 pub(super) const MAX_SLOTS: usize = 64;
@@ -43,23 +43,23 @@ pub(super) fn is_user_of_programs(user: u32) -> bool {
 
 /// The system's half of a [`super::Sandbox`]: its zygotes, and how to start more.
 #[derive(Debug)]
-pub(super) struct Host {
-    plan: Plan,
-    pool: Pool<Slot>,
+pub(super) struct IsolationHost {
+    plan: SlotPlan,
+    pool: Pool<ZygoteSlot>,
     processors: u32,
-    pub(super) report: Report,
+    pub(super) report: IsolationReport,
 }
 
-impl Host {
+impl IsolationHost {
     pub(super) fn open(requirements: &Requirements) -> Result<Self, Unfit> {
         let (plan, slots, report) = probe::open(requirements)?;
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
         Ok(Self { plan, pool: Pool::new(slots, MAX_SLOTS), processors, report })
     }
 
-    pub(super) fn run(&self, job: &Job<'_>) -> Result<Outcome, IsolateError> {
+    pub(super) fn run(&self, job: &Job<'_>) -> Result<RunOutcome, IsolateError> {
         let task = validate::task(job, &self.plan.system)?;
-        let start = || Slot::start(&self.plan);
+        let start = || ZygoteSlot::start(&self.plan);
         let taken = self.pool.take(start, |slot| slot.lives() && slot.rest().is_ok());
         let mut slot = taken.map_err(|failure| IsolateError::System {
             stage: failure.stage.text(),

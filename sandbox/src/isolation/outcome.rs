@@ -4,12 +4,12 @@ use std::time::Duration;
 
 /// What came out of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// How the run ended, or which limit ended it.
     pub end: End,
-    /// The first bytes of standard output, at most [`super::Limits::stdout`].
+    /// The first bytes of standard output, at most [`super::RunLimits::stdout`].
     pub stdout: Vec<u8>,
-    /// The first bytes of standard error, at most [`super::Limits::stderr`].
+    /// The first bytes of standard error, at most [`super::RunLimits::stderr`].
     pub stderr: Vec<u8>,
     /// What was asked for in [`super::Job::collect`], in that order. After any other end than
     /// [`End::Exited`] all are [`Collected::Absent`].

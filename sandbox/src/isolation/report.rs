@@ -12,7 +12,7 @@ pub struct Requirements {
     /// left out; symbolic links stay links.
     pub system: Vec<PathBuf>,
     /// Whether resource limits of each process suffice where no control group can be used. They do not bound a
-    /// tree of processes together: the wall clock and [`super::Limits::processes`] times the limit of one process do.
+    /// tree of processes together: the wall clock and [`super::RunLimits::processes`] times the limit of one process do.
     /// Where it is true, a control group that does not count swap suffices as well.
     pub rlimits_suffice: bool,
 }
@@ -41,24 +41,24 @@ impl Default for Requirements {
 
 /// What enforces the limits of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct IsolationReport {
     /// Whether runs have a user namespace, which an ordinary user needs and root does without.
     pub user_namespace: bool,
     /// The version of Landlock's interface.
     pub landlock_abi: u32,
     /// What bounds memory: of the whole tree, or of each process.
-    pub memory: Bound,
+    pub memory: LimitEnforcer,
     /// What bounds the number of processes.
-    pub processes: Bound,
+    pub processes: LimitEnforcer,
     /// What sums processor time over the process tree.
-    pub cpu: Bound,
+    pub cpu: LimitEnforcer,
     /// Whether swap counts as memory, or there is none.
     pub swap_counted: bool,
     /// Whether programs have a `/proc`, which shows their own processes alone. Some systems forbid it to ordinary users.
     pub proc: bool,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for IsolationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { user_namespace, landlock_abi, memory, processes, cpu, swap_counted, proc } = self;
         let user = if *user_namespace { "user namespaces" } else { "started as root" };
@@ -75,7 +75,7 @@ impl fmt::Display for Report {
 /// What enforces a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Bound {
+pub enum LimitEnforcer {
     /// A control group of version 2.
     CgroupV2,
     /// A control group of version 1.
@@ -84,7 +84,7 @@ pub enum Bound {
     Rlimits,
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for LimitEnforcer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::CgroupV2 => "control groups v2",
@@ -123,12 +123,12 @@ mod tests {
 
     #[test]
     fn a_report_is_told_to_people_and_to_scripts() {
-        let report = Report {
+        let report = IsolationReport {
             user_namespace: true,
             landlock_abi: 5,
-            memory: Bound::CgroupV2,
-            processes: Bound::CgroupV1,
-            cpu: Bound::Rlimits,
+            memory: LimitEnforcer::CgroupV2,
+            processes: LimitEnforcer::CgroupV1,
+            cpu: LimitEnforcer::Rlimits,
             swap_counted: false,
             proc: true,
         };

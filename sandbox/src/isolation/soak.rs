@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{
-    Collect, Collected, End, Job, Limits, Mount, Outcome, Placed, Requirements, Sandbox, Source, Unfit,
+    Collect, Collected, End, Job, Mount, MountSource, Placed, Requirements, RunLimits, RunOutcome, Sandbox,
+    Unfit,
 };
 
 /// The most surprises that are described.
@@ -22,7 +23,7 @@ const PATIENT: Duration = Duration::from_secs(20);
 
 /// What became of the runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Soak {
+pub struct SoakOutcome {
     /// How many came to an end.
     pub runs: u32,
     /// How often each kind of end came about.
@@ -88,12 +89,15 @@ const LEAVING: [Leaving; 5] = [
 ///
 /// # Errors
 /// When the system is not fit.
-pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak, Unfit> {
+pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<SoakOutcome, Unfit> {
     let before = Traces::now();
     let sandbox = Sandbox::open(requirements)?;
-    let (next, soak) = (AtomicU32::new(0), Mutex::new(Soak::default()));
-    let limits =
-        Limits { memory: 32 << 20, scratch: 4 << 20, ..Limits::run().with_cpu(Duration::from_millis(100)) };
+    let (next, soak) = (AtomicU32::new(0), Mutex::new(SoakOutcome::default()));
+    let limits = RunLimits {
+        memory: 32 << 20,
+        scratch: 4 << 20,
+        ..RunLimits::run().with_cpu(Duration::from_millis(100))
+    };
     std::thread::scope(|scope| {
         for _ in 0..at_once.max(1) {
             scope.spawn(|| {
@@ -110,14 +114,14 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                     };
                     let leaving = kind.checked_sub(KINDS.len()).map(|kind| LEAVING[kind]);
                     let script = leaving.map_or_else(|| KINDS[kind].0, |(script, _)| script);
-                    let may_be = |outcome: &Outcome| match leaving {
+                    let may_be = |outcome: &RunOutcome| match leaving {
                         Some((_, may_leave)) => {
                             outcome.end == End::Exited(0) && may_leave(&outcome.collected[0])
                         }
                         None => KINDS[kind].1(outcome.end),
                     };
                     let programs =
-                        Mount { source: Source::Path("/usr/bin".as_ref()), target: MOUNTED.as_ref() };
+                        Mount { source: MountSource::Path("/usr/bin".as_ref()), target: MOUNTED.as_ref() };
                     let args = [OsString::from("-c"), OsString::from(script)];
                     let job = Job {
                         program: Path::new("/bin/sh"),
@@ -127,7 +131,7 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                         files: &[PLACED],
                         collect: &[LEFT],
                         stdin: &[],
-                        limits: Limits { wall, ..limits },
+                        limits: RunLimits { wall, ..limits },
                     };
                     let outcome = sandbox.run(&job);
                     let mut soak = soak.lock().unwrap_or_else(PoisonError::into_inner);

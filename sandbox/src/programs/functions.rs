@@ -20,7 +20,7 @@
 //! So nothing in the subject's sandbox tells what is expected: not its memory, not its files, not its descriptors. The
 //! harness in there can be patched at will, its channel written to, its exit taken over: all that yields is other
 //! outcomes, which the program could have returned anyway, or too few, which is a
-//! [`Verdict::RuntimeError`](super::Verdict::RuntimeError). Plain data carries no `__eq__`, and what stays in the
+//! [`ProgramVerdict::RuntimeError`](super::ProgramVerdict::RuntimeError). Plain data carries no `__eq__`, and what stays in the
 //! subject is never equal to anything.
 //!
 //! Three things differ from running all in one process: what a function does to its arguments in place is not seen by

@@ -3,8 +3,8 @@
 use super::language::Language;
 use super::program::{Program, internal, lacking};
 use super::toolchain::Toolchains;
-use super::verdict::{TestReport, Verdict};
-use crate::isolation::{Collect, Collected, End, Job, Limits, Placed, Sandbox};
+use super::verdict::{ProgramVerdict, TestReport};
+use crate::isolation::{Collect, Collected, End, Job, Placed, RunLimits, Sandbox};
 
 const WIRE: &str = include_str!("harness/wire.py");
 const SUBJECT: &str = include_str!("harness/subject.py");
@@ -41,7 +41,7 @@ impl Harness {
             ],
             collect: &["subject.pyc", "examiner.pyc"].map(|name| Collect { name, limit: MAX_COMPILED_BYTES }),
             stdin: &[],
-            limits: Limits::compile(),
+            limits: RunLimits::compile(),
         });
         let outcome = outcome.map_err(|error| internal(&error))?;
         match (outcome.end, <[Collected; 2]>::try_from(outcome.collected)) {
@@ -49,7 +49,7 @@ impl Harness {
                 subject: Program::module(tools, "subject.pyc", subject).map_err(|lack| lacking(&lack))?,
                 examiner: Program::module(tools, "examiner.pyc", examiner).map_err(|lack| lacking(&lack))?,
             }),
-            _ => Err(TestReport::new(Verdict::Internal, &outcome.stderr)),
+            _ => Err(TestReport::new(ProgramVerdict::Internal, &outcome.stderr)),
         }
     }
 }

@@ -11,11 +11,11 @@ use super::program::{Given, Program, Submission, internal};
 use super::store::TestData;
 use super::suite::{Suite, SuiteError, Test};
 use super::toolchain::Toolchains;
-use super::verdict::{TestReport, Verdict};
+use super::verdict::{ProgramVerdict, TestReport};
 use crate::isolation::{
-    Collect, Collected, Lack, Limits, Outcome, Placed, Report, Requirements, Sandbox, Unfit,
+    Collect, Collected, IsolationReport, Lack, Placed, Requirements, RunLimits, RunOutcome, Sandbox, Unfit,
 };
-use check::Check;
+use check::ReadyChecker;
 use checker_cache::Built;
 
 /// What judges programs here: a sandbox, and what is installed.
@@ -29,7 +29,7 @@ pub struct Judge {
 
 /// How a suite is run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Options {
+pub struct JudgeOptions {
     /// End with the first test that is not accepted: for a reward that needs all tests, the rest
     /// costs time and tells nothing.
     pub stop_early: bool,
@@ -54,7 +54,7 @@ impl Judge {
     }
 
     /// What enforces the limits of programs here.
-    pub fn isolation(&self) -> &Report {
+    pub fn isolation(&self) -> &IsolationReport {
         self.sandbox.report()
     }
 
@@ -81,7 +81,7 @@ impl Judge {
         let recipe = language.recipe();
         let submission = Submission { language, source: recipe.hello.into() };
         let ended = Program::build(&self.sandbox, &self.tools, submission)
-            .and_then(|program| program.run(&self.sandbox, Given::default(), Limits::run()));
+            .and_then(|program| program.run(&self.sandbox, Given::default(), RunLimits::run()));
         let what = match ended {
             Ok(outcome) if outcome.stdout.trim_ascii_end() == HELLO.as_bytes() => return Ok(()),
             Ok(outcome) => format!("{:?}: {}", outcome.end, String::from_utf8_lossy(&outcome.stderr)),
@@ -102,7 +102,7 @@ impl Judge {
         submission: Submission,
         suite: Suite,
         data: Arc<dyn TestData>,
-        options: Options,
+        options: JudgeOptions,
     ) -> Result<Judging, SuiteError> {
         suite.check()?;
         let judge = Arc::clone(judge);
@@ -111,13 +111,13 @@ impl Judge {
 }
 
 /// A judging that goes on by one run a step, and yields a report for each test, in their order. A verdict on the whole
-/// program, such as [`Verdict::CompileError`], is a single report.
+/// program, such as [`ProgramVerdict::CompileError`], is a single report.
 #[derive(Debug)]
 pub struct Judging {
     judge: Arc<Judge>,
     data: Arc<dyn TestData>,
     suite: Suite,
-    options: Options,
+    options: JudgeOptions,
     /// The test that comes next.
     next: usize,
     stage: Stage,
@@ -126,7 +126,7 @@ pub struct Judging {
 #[derive(Debug)]
 enum Stage {
     Submitted(Submission),
-    Built(Box<(Program, Check)>),
+    Built(Box<(Program, ReadyChecker)>),
     Ended,
 }
 
@@ -148,8 +148,8 @@ impl Iterator for Judging {
         let test = *self.suite.tests.get(self.next)?;
         let report = self.test(program, check, test).unwrap_or_else(|report| report);
         self.next += 1;
-        let whole = report.verdict == Verdict::CompileError;
-        let stopped = self.options.stop_early && report.verdict != Verdict::Accepted;
+        let whole = report.verdict == ProgramVerdict::CompileError;
+        let stopped = self.options.stop_early && report.verdict != ProgramVerdict::Accepted;
         if whole || stopped || self.next == self.suite.tests.len() {
             self.stage = Stage::Ended;
         }
@@ -163,13 +163,13 @@ impl Judging {
         matches!(self.stage, Stage::Ended)
     }
 
-    fn build(&self, submission: Submission) -> Result<(Program, Check), TestReport> {
+    fn build(&self, submission: Submission) -> Result<(Program, ReadyChecker), TestReport> {
         let Judge { sandbox, tools, .. } = &*self.judge;
         let program = Program::build(sandbox, tools, submission)?;
-        Ok((program, Check::build(&self.judge, &self.suite.checking)?))
+        Ok((program, ReadyChecker::build(&self.judge, &self.suite.checking)?))
     }
 
-    fn test(&self, program: &Program, check: &Check, test: Test) -> Result<TestReport, TestReport> {
+    fn test(&self, program: &Program, check: &ReadyChecker, test: Test) -> Result<TestReport, TestReport> {
         let read = |id| self.data.read(id).map_err(|error| internal(&error));
         let input = read(test.input)?;
         let limits = self.suite.limits();
@@ -179,7 +179,7 @@ impl Judging {
                 let files = [Placed { name: &names.input, bytes: &input, executable: false }];
                 let collect = [Collect { name: &names.output, limit: self.suite.output }];
                 let given = Given { files: &files, collect: &collect, ..Given::default() };
-                let limits = Limits { scratch: limits.scratch + input.len() as u64, ..limits };
+                let limits = RunLimits { scratch: limits.scratch + input.len() as u64, ..limits };
                 program.run(&self.judge.sandbox, given, limits)?
             }
         };
@@ -196,19 +196,19 @@ impl Judging {
     }
 
     /// What a program that ended well has written.
-    fn output(&self, outcome: Outcome) -> Result<Vec<u8>, TestReport> {
+    fn output(&self, outcome: RunOutcome) -> Result<Vec<u8>, TestReport> {
         let Some(names) = &self.suite.files else { return Ok(outcome.stdout) };
         let name = &names.output;
         match outcome.collected.into_iter().next() {
             Some(Collected::Bytes(bytes)) => Ok(bytes),
             Some(Collected::TooLarge { bytes }) => {
-                Err(TestReport::new(Verdict::OutputLimit, format!("{name} has {bytes} bytes")))
+                Err(TestReport::new(ProgramVerdict::OutputLimit, format!("{name} has {bytes} bytes")))
             }
             Some(Collected::NotRegular) => {
-                Err(TestReport::new(Verdict::PresentationError, format!("{name} is no regular file")))
+                Err(TestReport::new(ProgramVerdict::PresentationError, format!("{name} is no regular file")))
             }
             Some(Collected::Absent) | None => {
-                Err(TestReport::new(Verdict::PresentationError, format!("there is no {name}")))
+                Err(TestReport::new(ProgramVerdict::PresentationError, format!("there is no {name}")))
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::isolation::Limits;
+use crate::isolation::RunLimits;
 
 /// A language that programs are judged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub enum Language {
 
 /// How a language is built and run. Names are those in the sandbox, where everything happens in the work directory.
 #[derive(Debug)]
-pub(super) struct Recipe {
+pub(super) struct LanguageSpec {
     /// The name in configurations and messages.
     pub(super) name: &'static str,
     /// The program that compiles or interprets.
@@ -50,7 +50,7 @@ pub(super) struct Recipe {
 /// The file that compilers write the executable to.
 pub(super) const ARTIFACT: &str = "main";
 
-/// The one line that [`Recipe::hello`] prints when the tool works.
+/// The one line that [`LanguageSpec::hello`] prints when the tool works.
 pub(super) const HELLO: &str = "hello";
 
 /// Opens what the Python runner says about a source that is no Python.
@@ -80,7 +80,7 @@ except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as 
 ";
 
 /// Programs are linked statically: they start faster, and need nothing of the machine that runs them.
-const CPP17: Recipe = Recipe {
+const CPP17: LanguageSpec = LanguageSpec {
     name: "c++17",
     tool: "g++",
     mend: "install g++ (on Debian and Ubuntu: apt install g++)",
@@ -92,10 +92,10 @@ const CPP17: Recipe = Recipe {
 };
 
 /// In the order of the languages.
-static TABLE: [(Language, Recipe); 5] = [
+static TABLE: [(Language, LanguageSpec); 5] = [
     (
         Language::Python,
-        Recipe {
+        LanguageSpec {
             name: "python",
             tool: "python3",
             mend: "install Python 3.9 or newer (on Debian and Ubuntu: apt install python3)",
@@ -109,7 +109,7 @@ static TABLE: [(Language, Recipe); 5] = [
     (Language::Cpp17, CPP17),
     (
         Language::Cpp20,
-        Recipe {
+        LanguageSpec {
             name: "c++20",
             args: &["-O2", "-std=c++20", "-static", "-s", "-o", ARTIFACT, "main.cpp"],
             ..CPP17
@@ -117,7 +117,7 @@ static TABLE: [(Language, Recipe); 5] = [
     ),
     (
         Language::Rust,
-        Recipe {
+        LanguageSpec {
             name: "rust",
             tool: "rustc",
             mend: "install Rust (https://rustup.rs), and a C linker (on Debian and Ubuntu: apt install gcc)",
@@ -139,7 +139,7 @@ static TABLE: [(Language, Recipe); 5] = [
     ),
     (
         Language::Go,
-        Recipe {
+        LanguageSpec {
             name: "go",
             tool: "go",
             mend: "install Go (on Debian and Ubuntu: apt install golang-go)",
@@ -166,7 +166,7 @@ impl Language {
     /// All languages, interpreted Python first, in the order of their declaration.
     pub const ALL: [Self; 5] = [Self::Python, Self::Cpp17, Self::Cpp20, Self::Rust, Self::Go];
 
-    pub(super) fn recipe(self) -> &'static Recipe {
+    pub(super) fn recipe(self) -> &'static LanguageSpec {
         &TABLE[self as usize].1
     }
 
@@ -176,13 +176,13 @@ impl Language {
     }
 
     /// What its compiler may use.
-    pub fn compile_limits(self) -> Limits {
-        let limits = Limits::compile();
+    pub fn compile_limits(self) -> RunLimits {
+        let limits = RunLimits::compile();
         match self {
             // Go compiles its standard library into an empty cache, on all processors at once, and its runtime starts
             // threads freely.
             Self::Go => {
-                Limits { memory: 1 << 30, scratch: 512 << 20, ..limits }.with_cpu(Duration::from_secs(60))
+                RunLimits { memory: 1 << 30, scratch: 512 << 20, ..limits }.with_cpu(Duration::from_secs(60))
             }
             _ => limits,
         }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::language::{ARTIFACT, Language, NOT_PYTHON, PYTHON_ARGS};
 use super::toolchain::{Tool, Toolchains};
-use super::verdict::{TestReport, Verdict};
+use super::verdict::{ProgramVerdict, TestReport};
 use crate::isolation::{
-    Collect, Collected, End, IsolateError, Job, Lack, Limits, Mount, Outcome, Placed, Sandbox, WORK,
+    Collect, Collected, End, IsolateError, Job, Lack, Mount, Placed, RunLimits, RunOutcome, Sandbox, WORK,
 };
 
 /// Bytes of a source.
@@ -64,7 +64,7 @@ impl Program {
         let tool = tool.map_err(lacking)?;
         if submission.source.len() > MAX_SOURCE_BYTES {
             let message = format!("the source has more than {MAX_SOURCE_BYTES} bytes");
-            return Err(TestReport::new(Verdict::CompileError, message));
+            return Err(TestReport::new(ProgramVerdict::CompileError, message));
         }
         let args: Vec<OsString> = recipe.args.iter().map(OsString::from).collect();
         let bytes = submission.source.into_bytes();
@@ -107,8 +107,8 @@ impl Program {
         &self,
         sandbox: &Sandbox,
         given: Given<'_>,
-        limits: Limits,
-    ) -> Result<Outcome, TestReport> {
+        limits: RunLimits,
+    ) -> Result<RunOutcome, TestReport> {
         let own = Placed { name: self.name, bytes: &self.bytes, executable: self.tool.is_none() };
         let files: Vec<_> = [own].iter().chain(given.files).copied().collect();
         let mounts: Vec<Mount<'_>> = self.tool.as_ref().map(Tool::mounts).unwrap_or_default();
@@ -120,11 +120,11 @@ impl Program {
             files: &files,
             collect: given.collect,
             stdin: given.stdin,
-            limits: Limits { scratch: limits.scratch + self.bytes.len() as u64, ..limits },
+            limits: RunLimits { scratch: limits.scratch + self.bytes.len() as u64, ..limits },
         });
         outcome.map_err(|error| match error {
             IsolateError::Program { .. } if self.tool.is_none() => {
-                TestReport::new(Verdict::CompileError, error.to_string())
+                TestReport::new(ProgramVerdict::CompileError, error.to_string())
             }
             error => internal(&error),
         })
@@ -141,17 +141,17 @@ impl Program {
     }
 
     /// Whether an interpreted program that exited with 1 was ended by its interpreter.
-    pub(super) fn crashed(&self, outcome: &Outcome) -> bool {
+    pub(super) fn crashed(&self, outcome: &RunOutcome) -> bool {
         let opens = |opening| outcome.stderr.starts_with(opening);
         self.tool.is_some() && (opens(NOT_PYTHON.as_bytes()) || opens(TRACEBACK))
     }
 
     /// What the end of a run alone decides about this program; `None` when its answer does.
-    pub(super) fn verdict(&self, outcome: &Outcome) -> Option<Verdict> {
+    pub(super) fn verdict(&self, outcome: &RunOutcome) -> Option<ProgramVerdict> {
         let refused = self.tool.is_some() && outcome.stderr.starts_with(NOT_PYTHON.as_bytes());
         match outcome.end {
-            End::Exited(1) if refused => Some(Verdict::CompileError),
-            end => Verdict::of_end(end),
+            End::Exited(1) if refused => Some(ProgramVerdict::CompileError),
+            end => ProgramVerdict::of_end(end),
         }
     }
 }
@@ -161,24 +161,26 @@ const TRACEBACK: &[u8] = b"Traceback (most recent call last)";
 
 /// A failure of ours.
 pub(super) fn internal(error: &dyn std::error::Error) -> TestReport {
-    TestReport::new(Verdict::Internal, error.to_string())
+    TestReport::new(ProgramVerdict::Internal, error.to_string())
 }
 
 /// A language that is not there is a failure of ours as well.
 pub(super) fn lacking(lack: &Lack) -> TestReport {
-    TestReport::new(Verdict::Internal, format!("{}: {}", lack.what, lack.mend))
+    TestReport::new(ProgramVerdict::Internal, format!("{}: {}", lack.what, lack.mend))
 }
 
 /// What a compiler has made.
-fn artifact(outcome: Outcome) -> Result<Vec<u8>, TestReport> {
-    let refused = |message: &[u8]| Err(TestReport::new(Verdict::CompileError, message).using(outcome.usage));
+fn artifact(outcome: RunOutcome) -> Result<Vec<u8>, TestReport> {
+    let refused =
+        |message: &[u8]| Err(TestReport::new(ProgramVerdict::CompileError, message).using(outcome.usage));
     match outcome.end {
         End::Exited(0) => {}
         // Diagnostics without end are refused for what they are.
         End::OutputLimit => return refused(b"the compiler wrote more than it may"),
         End::Exited(_) => return refused(&outcome.stderr),
         end => {
-            let message = Verdict::of_end(end).map(|verdict| format!("the compiler ended with {verdict}"));
+            let message =
+                ProgramVerdict::of_end(end).map(|verdict| format!("the compiler ended with {verdict}"));
             return refused(message.unwrap_or_default().as_bytes());
         }
     }
@@ -186,7 +188,7 @@ fn artifact(outcome: Outcome) -> Result<Vec<u8>, TestReport> {
         Some(Collected::Bytes(bytes)) => Ok(bytes),
         Some(Collected::TooLarge { bytes }) => {
             let message = format!("the program has {bytes} bytes, more than the {MAX_PROGRAM_BYTES} allowed");
-            Err(TestReport::new(Verdict::CompileError, message).using(outcome.usage))
+            Err(TestReport::new(ProgramVerdict::CompileError, message).using(outcome.usage))
         }
         // The source decides: some kinds of libraries are dropped with a warning, for what they are linked with.
         Some(Collected::Absent | Collected::NotRegular) | None => {
@@ -206,11 +208,11 @@ mod tests {
         for collected in [vec![Collected::Absent], vec![Collected::NotRegular], vec![]] {
             let usage = Usage::default();
             let (stdout, stderr) = (Vec::new(), Vec::new());
-            let report = artifact(Outcome { end: End::Exited(0), stdout, stderr, collected, usage });
-            assert_eq!(report.unwrap_err().verdict, Verdict::CompileError);
+            let report = artifact(RunOutcome { end: End::Exited(0), stdout, stderr, collected, usage });
+            assert_eq!(report.unwrap_err().verdict, ProgramVerdict::CompileError);
         }
         let source = "#![crate_type = \"proc-macro\"]";
         let verdicts = verdicts(judging(Language::Rust, source, suite(&[("", "")]), false));
-        assert_eq!(verdicts, [Verdict::CompileError]);
+        assert_eq!(verdicts, [ProgramVerdict::CompileError]);
     }
 }

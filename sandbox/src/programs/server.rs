@@ -1,9 +1,9 @@
 //! The service over a local socket, for other processes of this machine.
 //!
 //! A client that connects is asked by the kernel who it is; users that are not allowed get a refusal and are cut off. Then
-//! frames go both ways: four bytes of length, big-endian, and that many bytes of CBOR. The client opens with [`Call::Hello`];
-//! each further [`Call`] is answered before the next is read. Judging is answered by any number of [`Reply::Report`]
-//! as they are made, and [`Reply::Done`]. For more than one request at a time a client connects more than once; its
+//! frames go both ways: four bytes of length, big-endian, and that many bytes of CBOR. The client opens with [`ClientCall::Hello`];
+//! each further [`ClientCall`] is answered before the next is read. Judging is answered by any number of [`ServerReply::Report`]
+//! as they are made, and [`ServerReply::Done`]. For more than one request at a time a client connects more than once; its
 //! connections share one place in the turns of the [service](super::service). Of the server's own user, each process
 //! is a client; every other user is one, however many processes it starts.
 
@@ -28,8 +28,8 @@ use rustix::process::geteuid;
 
 use super::service::{ClientId, Service};
 pub use client::{Client, ClientError, ClientReports};
-pub use connection::{Call, Reply};
-pub use frame::{FrameError, MAX_FRAME_BYTES, MAX_PUT_BYTES};
+pub use connection::{ClientCall, ServerReply};
+pub use frame::{MAX_FRAME_BYTES, MAX_PUT_BYTES, ServerFrameError};
 
 /// What a client opens with. Another version of the protocol has another name.
 pub const PROTOCOL: &str = "echo-verify/1";
@@ -194,7 +194,7 @@ impl Shared {
                 }
             }
             // A client that is gone already need not be told.
-            Err(reason) => drop(frame::write(&mut stream, &Reply::Refused { reason })),
+            Err(reason) => drop(frame::write(&mut stream, &ServerReply::Refused { reason })),
         }
     }
 

@@ -15,11 +15,11 @@ use std::thread::{self, JoinHandle};
 use serde::{Deserialize, Serialize};
 
 use super::functions::{Exams, FunctionTask};
-use super::judge::{Judge, Judging, Options};
+use super::judge::{Judge, JudgeOptions, Judging};
 use super::program::Submission;
 use super::store::TestStore;
 use super::suite::{Suite, SuiteError};
-use super::verdict::{TestReport, Verdict};
+use super::verdict::{ProgramVerdict, TestReport};
 use queue::Queue;
 pub use queue::{Full, QueueLimits};
 
@@ -30,7 +30,7 @@ pub struct ClientId(pub u64);
 /// What is to be judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum JudgeRequest {
     /// A program, by tests.
     Program {
         /// The program to judge, with its language.
@@ -38,7 +38,7 @@ pub enum Request {
         /// The tests and limits, whose data is in the service's store.
         suite: Suite,
         /// How to run them.
-        options: Options,
+        options: JudgeOptions,
     },
     /// Functions, by their author's checks.
     Functions {
@@ -51,7 +51,7 @@ pub enum Request {
 
 /// Why a request was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum RequestRefused {
     /// There is too much to do.
     #[error(transparent)]
     Full(#[from] Full),
@@ -62,7 +62,7 @@ pub enum Refused {
 
 /// What a service has to do, and what it has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct ServiceLoad {
     /// Requests that wait or are worked on.
     pub admitted: usize,
     /// Requests that have ended since the start, also those that nobody listened to any longer.
@@ -127,13 +127,13 @@ impl Service {
     ///
     /// # Errors
     /// When there is too much to do already, or nothing can be judged by the request.
-    pub fn submit(&self, client: ClientId, request: Request) -> Result<Reports, Refused> {
+    pub fn submit(&self, client: ClientId, request: JudgeRequest) -> Result<JudgeReports, RequestRefused> {
         let stage = match request {
-            Request::Program { submission, suite, options } => {
+            JudgeRequest::Program { submission, suite, options } => {
                 let store = Arc::clone(&self.shared.store);
                 Stage::Program(Box::new(Judge::judge(&self.shared.judge, submission, suite, store, options)?))
             }
-            Request::Functions { source, task } => Stage::Functions { source, task },
+            JudgeRequest::Functions { source, task } => Stage::Functions { source, task },
         };
         let (listener, events) = mpsc::channel();
         let mut state = self.shared.state();
@@ -142,7 +142,7 @@ impl Service {
             state.queue.admit(client, Work { stage, listener })?;
             self.shared.changed.notify_one();
         }
-        Ok(Reports { events: Some(events) })
+        Ok(JudgeReports { events: Some(events) })
     }
 
     /// The judge whose sandbox and toolchains the workers share.
@@ -156,13 +156,13 @@ impl Service {
     }
 
     /// How much there is to do.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> ServiceLoad {
         let state = self.shared.state();
-        Load { admitted: state.queue.admitted(), finished: state.finished }
+        ServiceLoad { admitted: state.queue.admitted(), finished: state.finished }
     }
 
     /// Ends all requests that wait, and takes no more: their reports end with
-    /// [`Verdict::Internal`]. Runs that go on are not waited for.
+    /// [`ProgramVerdict::Internal`]. Runs that go on are not waited for.
     pub fn close(&self) {
         let mut state = self.shared.state();
         state.closed = true;
@@ -173,7 +173,7 @@ impl Service {
 }
 
 impl Drop for Service {
-    /// Waits for the runs that go on; what is not finished then ends with [`Verdict::Internal`].
+    /// Waits for the runs that go on; what is not finished then ends with [`ProgramVerdict::Internal`].
     fn drop(&mut self) {
         self.close();
         for worker in self.workers.drain(..) {
@@ -234,8 +234,9 @@ impl Work {
             Stage::Functions { source, task } => {
                 let reports = shared.exams.get(task).map(|exam| exam.judge(source));
                 (
-                    reports
-                        .unwrap_or_else(|error| vec![TestReport::new(Verdict::Internal, error.to_string())]),
+                    reports.unwrap_or_else(|error| {
+                        vec![TestReport::new(ProgramVerdict::Internal, error.to_string())]
+                    }),
                     true,
                 )
             }
@@ -248,12 +249,12 @@ impl Work {
 
 /// The reports of one request, as they are made: one for each test or check, or a single one on the whole program.
 #[derive(Debug)]
-pub struct Reports {
+pub struct JudgeReports {
     /// `None` when all have come.
     events: Option<Receiver<Event>>,
 }
 
-impl Iterator for Reports {
+impl Iterator for JudgeReports {
     type Item = TestReport;
 
     /// Waits for the next report.
@@ -266,7 +267,10 @@ impl Iterator for Reports {
             }
             Err(_) => {
                 self.events = None;
-                Some(TestReport::new(Verdict::Internal, "the service was closed before all was judged"))
+                Some(TestReport::new(
+                    ProgramVerdict::Internal,
+                    "the service was closed before all was judged",
+                ))
             }
         }
     }

@@ -28,7 +28,7 @@ pub const MAX_FILES: usize = 1 << 20;
 
 /// Why data of a test cannot be had or kept.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum TestStoreError {
     /// It was never put here, or had to go.
     #[error("the test data {id} is not in the store; put it there, then judge again")]
     Missing {
@@ -79,19 +79,19 @@ pub trait TestData: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// When it is not there, or cannot be read.
-    fn read(&self, id: ContentId) -> Result<Vec<u8>, StoreError>;
+    fn read(&self, id: ContentId) -> Result<Vec<u8>, TestStoreError>;
 }
 
 impl TestData for TestStore {
-    fn read(&self, id: ContentId) -> Result<Vec<u8>, StoreError> {
+    fn read(&self, id: ContentId) -> Result<Vec<u8>, TestStoreError> {
         self.get(id)
     }
 }
 
 /// Data in memory: that of tasks, which brought it with their file.
 impl TestData for TaskFiles {
-    fn read(&self, id: ContentId) -> Result<Vec<u8>, StoreError> {
-        self.get(&id).map(|bytes| bytes.to_vec()).ok_or(StoreError::Missing { id })
+    fn read(&self, id: ContentId) -> Result<Vec<u8>, TestStoreError> {
+        self.get(&id).map(|bytes| bytes.to_vec()).ok_or(TestStoreError::Missing { id })
     }
 }
 
@@ -118,13 +118,13 @@ impl TestStore {
     ///
     /// # Errors
     /// When another process uses it, or the directory cannot be made or read.
-    pub fn open(dir: &Path, capacity: u64) -> Result<Self, StoreError> {
-        let disk = |source| StoreError::Disk { path: dir.into(), source };
+    pub fn open(dir: &Path, capacity: u64) -> Result<Self, TestStoreError> {
+        let disk = |source| TestStoreError::Disk { path: dir.into(), source };
         fs::create_dir_all(dir).map_err(disk)?;
         let lock = fs::File::create(dir.join(LOCK)).map_err(disk)?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: dir.into() }),
+            Err(TryLockError::WouldBlock) => return Err(TestStoreError::InUse { path: dir.into() }),
             Err(TryLockError::Error(source)) => return Err(disk(source)),
         }
         let store = Self { dir: dir.into(), _lock: lock, capacity, index: Mutex::default() };
@@ -157,11 +157,11 @@ impl TestStore {
     ///
     /// # Errors
     /// When there are too many bytes, or the disk fails.
-    pub fn put(&self, bytes: &[u8]) -> Result<ContentId, StoreError> {
+    pub fn put(&self, bytes: &[u8]) -> Result<ContentId, TestStoreError> {
         let length = bytes.len() as u64;
         let limit = self.capacity.min(MAX_FILE_BYTES);
         if length > limit {
-            return Err(StoreError::TooLarge { bytes: length, limit });
+            return Err(TestStoreError::TooLarge { bytes: length, limit });
         }
         let id = ContentId::of(bytes);
         if self.contains(id) {
@@ -190,9 +190,9 @@ impl TestStore {
     ///
     /// # Errors
     /// When it is not here, or not what it should be, or the disk fails.
-    pub fn get(&self, id: ContentId) -> Result<Vec<u8>, StoreError> {
+    pub fn get(&self, id: ContentId) -> Result<Vec<u8>, TestStoreError> {
         if !self.contains(id) {
-            return Err(StoreError::Missing { id });
+            return Err(TestStoreError::Missing { id });
         }
         let mut bytes = Vec::new();
         match fs::File::open(self.path(id)) {
@@ -202,7 +202,7 @@ impl TestStore {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.forget(id);
-                return Err(StoreError::Missing { id });
+                return Err(TestStoreError::Missing { id });
             }
             Err(source) => return Err(self.failed(source)),
         };
@@ -210,7 +210,7 @@ impl TestStore {
             return Ok(bytes);
         }
         self.forget(id);
-        Err(StoreError::Damaged { id })
+        Err(TestStoreError::Damaged { id })
     }
 
     /// Bytes of all files.
@@ -243,8 +243,8 @@ impl TestStore {
         self.dir.join(id.to_string())
     }
 
-    fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::Disk { path: self.dir.clone(), source }
+    fn failed(&self, source: io::Error) -> TestStoreError {
+        TestStoreError::Disk { path: self.dir.clone(), source }
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
@@ -266,10 +266,10 @@ mod tests {
         assert_eq!((store.get(id).unwrap().as_slice(), store.bytes()), (b"1 2 3\n".as_slice(), 6));
         let other = ContentId::of(b"other");
         assert_eq!(store.missing([id, other]), [other]);
-        assert!(matches!(store.get(other), Err(StoreError::Missing { .. })));
+        assert!(matches!(store.get(other), Err(TestStoreError::Missing { .. })));
         fs::write(dir.path().join("notes.txt"), "not ours").unwrap();
         fs::write(dir.path().join(".draft-x"), "what a killed process was writing").unwrap();
-        assert!(matches!(TestStore::open(dir.path(), 100), Err(StoreError::InUse { .. })));
+        assert!(matches!(TestStore::open(dir.path(), 100), Err(TestStoreError::InUse { .. })));
         drop(store);
         let store = TestStore::open(dir.path(), 100).unwrap();
         assert_eq!((store.get(id).unwrap().as_slice(), store.bytes()), (b"1 2 3\n".as_slice(), 6));
@@ -285,9 +285,9 @@ mod tests {
         let [damaged, gone] = [b"abc", b"def"].map(|bytes| store.put(bytes).unwrap());
         fs::write(store.path(damaged), "abd").unwrap();
         fs::remove_file(store.path(gone)).unwrap();
-        assert!(matches!(store.get(damaged), Err(StoreError::Damaged { .. })));
-        assert!(matches!(store.get(damaged), Err(StoreError::Missing { .. })));
-        assert!(matches!(store.get(gone), Err(StoreError::Missing { .. })));
+        assert!(matches!(store.get(damaged), Err(TestStoreError::Damaged { .. })));
+        assert!(matches!(store.get(damaged), Err(TestStoreError::Missing { .. })));
+        assert!(matches!(store.get(gone), Err(TestStoreError::Missing { .. })));
         assert_eq!(store.bytes(), 0);
         assert_eq!(store.put(b"abc").unwrap(), damaged);
         store.get(damaged).unwrap();
@@ -302,7 +302,7 @@ mod tests {
         let third = store.put(b"ccc").unwrap();
         assert_eq!(store.missing([first, second, third]), [second]);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "with the lock");
-        assert!(matches!(store.put(b"123456789"), Err(StoreError::TooLarge { limit: 8, .. })));
+        assert!(matches!(store.put(b"123456789"), Err(TestStoreError::TooLarge { limit: 8, .. })));
         // Opened with less room, it is made to fit.
         drop(store);
         assert_eq!(TestStore::open(dir.path(), 4).unwrap().bytes(), 3);

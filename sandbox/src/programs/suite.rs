@@ -7,7 +7,7 @@ use echo_protocol::wire::content_id::ContentId;
 use serde::{Deserialize, Serialize};
 
 use super::program::{MAX_SOURCE_BYTES, Submission};
-use crate::isolation::Limits;
+use crate::isolation::RunLimits;
 use crate::programs::checkers::Checker;
 
 /// Tests of one suite.
@@ -100,9 +100,9 @@ pub enum SuiteError {
 }
 
 impl Suite {
-    /// Tests over standard input and output, with the limits of [`Limits::run`].
+    /// Tests over standard input and output, with the limits of [`RunLimits::run`].
     pub fn new(tests: Vec<Test>, checking: Checking) -> Self {
-        let limits = Limits::run();
+        let limits = RunLimits::run();
         let cpu_ms = u32::try_from(limits.cpu.as_millis()).unwrap_or(MAX_CPU_MS);
         Self { tests, checking, files: None, cpu_ms, memory: limits.memory, output: limits.stdout }
     }
@@ -144,10 +144,10 @@ impl Suite {
         }
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        let limits = Limits::run().with_cpu(Duration::from_millis(self.cpu_ms.into()));
+    pub(super) fn limits(&self) -> RunLimits {
+        let limits = RunLimits::run().with_cpu(Duration::from_millis(self.cpu_ms.into()));
         let scratch = limits.scratch + self.files.as_ref().map_or(0, |_| self.output);
-        Limits { memory: self.memory, stdout: self.output, scratch, ..limits }
+        RunLimits { memory: self.memory, stdout: self.output, scratch, ..limits }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::judge::{Judge, Judging, Options};
+use super::judge::{Judge, JudgeOptions, Judging};
 use super::language::Language;
 use super::program::Submission;
 use super::store::TestStore;
 use super::suite::{Suite, Test};
-use super::verdict::{TestReport, Verdict};
+use super::verdict::{ProgramVerdict, TestReport};
 use crate::programs::checkers::Checker;
 use crate::programs::suite::Checking;
 
@@ -38,9 +38,9 @@ pub(super) fn suite(tests: &[(&str, &str)]) -> Suite {
 
 pub(super) fn judging(language: Language, source: &str, suite: Suite, stop_early: bool) -> Judging {
     let submission = Submission { language, source: source.into() };
-    Judge::judge(&judge(), submission, suite, store(), Options { stop_early }).unwrap()
+    Judge::judge(&judge(), submission, suite, store(), JudgeOptions { stop_early }).unwrap()
 }
 
-pub(super) fn verdicts(reports: impl IntoIterator<Item = TestReport>) -> Vec<Verdict> {
+pub(super) fn verdicts(reports: impl IntoIterator<Item = TestReport>) -> Vec<ProgramVerdict> {
     reports.into_iter().map(|report| report.verdict).collect()
 }

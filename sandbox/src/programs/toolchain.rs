@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::language::Language;
-use crate::isolation::{Bound, Lack, Mount, Report, Source};
+use crate::isolation::{IsolationReport, Lack, LimitEnforcer, Mount, MountSource};
 
 /// Where the sandbox shows a toolchain that is not among the system's directories.
 const PLACE: &str = "/toolchain";
@@ -26,7 +26,10 @@ pub(super) struct Tool {
 impl Tool {
     /// What to show of the host.
     pub(super) fn mounts(&self) -> Vec<Mount<'_>> {
-        self.shown.iter().map(|(source, target)| Mount { source: Source::Path(source), target }).collect()
+        self.shown
+            .iter()
+            .map(|(source, target)| Mount { source: MountSource::Path(source), target })
+            .collect()
     }
 }
 
@@ -40,7 +43,7 @@ pub struct Toolchains {
 impl Toolchains {
     /// Looks for all languages: among the system's directories first, because nothing has to be mounted for those,
     /// then along `PATH`. Some toolchains are asked where they lie, so this starts them, outside of the sandbox.
-    pub fn find(report: &Report) -> Self {
+    pub fn find(report: &IsolationReport) -> Self {
         let mut tools = BTreeMap::new();
         let mut lacks = Vec::new();
         for language in Language::ALL {
@@ -72,9 +75,9 @@ impl Toolchains {
     }
 }
 
-fn find(language: Language, report: &Report) -> Result<Tool, Lack> {
+fn find(language: Language, report: &IsolationReport) -> Result<Tool, Lack> {
     let recipe = language.recipe();
-    if language == Language::Go && report.memory == Bound::Rlimits {
+    if language == Language::Go && report.memory == LimitEnforcer::Rlimits {
         // Its runtime reserves more address space than any limit on that allows.
         return Err(Lack {
             what: "go cannot run where memory is bounded by address space".into(),

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::functions::{Exam, FunctionTask, HumanEval, Mbpp};
 use super::judge::Judge;
-use super::verdict::Verdict;
+use super::verdict::ProgramVerdict;
 
 /// Longest line of a file, in bytes.
 pub const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -38,20 +38,20 @@ pub struct FunctionReport {
     /// Tasks whose reference is accepted.
     pub accepted: usize,
     /// Tasks whose reference is not.
-    pub refused: Vec<Finding>,
+    pub refused: Vec<ProgramFinding>,
     /// Mutants made of the accepted references.
     pub mutants: usize,
     /// Mutants that are not accepted.
     pub killed: usize,
     /// Mutants that the checks themselves accept, in one process as well.
-    pub survivors: Vec<Finding>,
+    pub survivors: Vec<ProgramFinding>,
     /// Mutants that are accepted here alone, or could not be judged: never to be seen.
-    pub wrong: Vec<Finding>,
+    pub wrong: Vec<ProgramFinding>,
 }
 
 /// A program and what was found about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct ProgramFinding {
     /// The row's name, such as `HumanEval/0` or `MBPP/1`.
     pub task: String,
     /// What was changed, if it is a mutant.
@@ -62,7 +62,7 @@ pub struct Finding {
 
 /// Why a file could not be checked.
 #[derive(Debug, thiserror::Error)]
-pub enum VectorError {
+pub enum ProgramVectorError {
     /// The file cannot be read.
     #[error("cannot read function tasks {path}: {source}")]
     Read {
@@ -111,7 +111,7 @@ impl Row {
 ///
 /// # Errors
 /// When the file cannot be read or a line is no task. What is judged wrongly is in the report.
-pub fn check_functions(judge: &Arc<Judge>, path: &Path) -> Result<FunctionReport, VectorError> {
+pub fn check_functions(judge: &Arc<Judge>, path: &Path) -> Result<FunctionReport, ProgramVectorError> {
     let tasks = read(path)?;
     let next = AtomicUsize::new(0);
     let work = || {
@@ -131,8 +131,8 @@ pub fn check_functions(judge: &Arc<Judge>, path: &Path) -> Result<FunctionReport
     Ok(found.into_iter().fold(FunctionReport::default(), |sum, (_, one)| sum.and(one)))
 }
 
-fn read(path: &Path) -> Result<Vec<(String, FunctionTask)>, VectorError> {
-    let read_error = |source| VectorError::Read { path: path.to_owned(), source };
+fn read(path: &Path) -> Result<Vec<(String, FunctionTask)>, ProgramVectorError> {
+    let read_error = |source| ProgramVectorError::Read { path: path.to_owned(), source };
     let mut reader = BufReader::new(File::open(path).map_err(read_error)?);
     let mut tasks = Vec::new();
     let mut text = String::new();
@@ -145,9 +145,9 @@ fn read(path: &Path) -> Result<Vec<(String, FunctionTask)>, VectorError> {
             continue;
         }
         if tasks.len() == MAX_TASKS {
-            return Err(VectorError::TooManyTasks { path: path.to_owned() });
+            return Err(ProgramVectorError::TooManyTasks { path: path.to_owned() });
         }
-        let malformed = |error: serde_json::Error| VectorError::Malformed {
+        let malformed = |error: serde_json::Error| ProgramVectorError::Malformed {
             path: path.to_owned(),
             line,
             reason: error.to_string(),
@@ -159,7 +159,8 @@ fn read(path: &Path) -> Result<Vec<(String, FunctionTask)>, VectorError> {
 
 fn check(judge: &Arc<Judge>, name: &str, task: &FunctionTask) -> FunctionReport {
     let mut report = FunctionReport { tasks: 1, ..FunctionReport::default() };
-    let finding = |change: Option<String>, reason: String| Finding { task: name.to_owned(), change, reason };
+    let finding =
+        |change: Option<String>, reason: String| ProgramFinding { task: name.to_owned(), change, reason };
     let exam = match Exam::prepare(judge, task.clone()) {
         Ok(exam) => exam,
         Err(error) => {
@@ -177,7 +178,8 @@ fn check(judge: &Arc<Judge>, name: &str, task: &FunctionTask) -> FunctionReport 
     };
     for mutant in mutants {
         report.mutants += 1;
-        let verdict = Verdict::combined(exam.judge(&mutant.source).iter().map(|report| report.verdict));
+        let verdict =
+            ProgramVerdict::combined(exam.judge(&mutant.source).iter().map(|report| report.verdict));
         let change = Some(mutant.change);
         match verdict.score() {
             Some(false) => report.killed += 1,

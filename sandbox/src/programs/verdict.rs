@@ -13,7 +13,7 @@ pub const MAX_MESSAGE_BYTES: usize = 2 << 10;
 /// The verdict on a program, or on one test of it. Shown by the short names that judges use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ProgramVerdict {
     /// AC: the output is right, within all limits.
     Accepted,
     /// WA: the answer is wrong.
@@ -38,7 +38,7 @@ pub enum Verdict {
     Internal,
 }
 
-impl Verdict {
+impl ProgramVerdict {
     /// Whether the program is right; `None` when that is not known.
     pub fn score(self) -> Option<bool> {
         match self {
@@ -75,7 +75,7 @@ impl Verdict {
     }
 }
 
-impl From<CheckerVerdict> for Verdict {
+impl From<CheckerVerdict> for ProgramVerdict {
     /// Points are for contests with partial scores: here they are a checker's misuse.
     fn from(verdict: CheckerVerdict) -> Self {
         match verdict {
@@ -87,7 +87,7 @@ impl From<CheckerVerdict> for Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ProgramVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Accepted => f.write_str("AC"),
@@ -109,7 +109,7 @@ impl fmt::Display for Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestReport {
     /// How the program did on this test.
-    pub verdict: Verdict,
+    pub verdict: ProgramVerdict,
     /// What led to it, for people: a compiler's or checker's message, the end of standard error, or what failed here.
     /// At most [`MAX_MESSAGE_BYTES`]; never shown to a judged program.
     pub message: String,
@@ -121,7 +121,7 @@ pub struct TestReport {
 
 impl TestReport {
     /// A report without a run.
-    pub(super) fn new(verdict: Verdict, message: impl AsRef<[u8]>) -> Self {
+    pub(super) fn new(verdict: ProgramVerdict, message: impl AsRef<[u8]>) -> Self {
         Self { verdict, message: cut(message.as_ref()), cpu_us: 0, memory_peak: 0 }
     }
 
@@ -153,18 +153,23 @@ mod tests {
 
     #[test]
     fn internal_has_no_score_and_hides_no_wrong_answer() {
-        use Verdict::*;
-        assert_eq!([Accepted, CompileError, Internal].map(Verdict::score), [Some(true), Some(false), None]);
-        assert_eq!(Verdict::combined([Accepted, Internal, Accepted]), Internal);
-        assert_eq!(Verdict::combined([Accepted, Internal, Signalled(9), WrongAnswer]), Signalled(9));
-        assert_eq!(Verdict::combined([Accepted, Accepted]), Accepted);
+        use ProgramVerdict::*;
+        assert_eq!(
+            [Accepted, CompileError, Internal].map(ProgramVerdict::score),
+            [Some(true), Some(false), None]
+        );
+        assert_eq!(ProgramVerdict::combined([Accepted, Internal, Accepted]), Internal);
+        assert_eq!(ProgramVerdict::combined([Accepted, Internal, Signalled(9), WrongAnswer]), Signalled(9));
+        assert_eq!(ProgramVerdict::combined([Accepted, Accepted]), Accepted);
         assert_eq!(RuntimeError(3).to_string(), "RE(3)");
     }
 
     #[test]
     fn messages_keep_their_end_within_the_limit() {
-        let report =
-            TestReport::new(Verdict::CompileError, [[0xff; 5_000].as_slice(), b"\xc3\xa9nd\n"].concat());
+        let report = TestReport::new(
+            ProgramVerdict::CompileError,
+            [[0xff; 5_000].as_slice(), b"\xc3\xa9nd\n"].concat(),
+        );
         assert!(
             report.message.len() <= MAX_MESSAGE_BYTES && report.message.ends_with("énd"),
             "{}",

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use echo_protocol::work::trajectory::Trajectory;
 
-use crate::task::episode::{Play, Step};
+use crate::task::episode::{EpisodeStep, Play};
 use crate::task::{Response, TaskError, Verdict};
 
 /// Token ids to text: the part of a tokenizer that judging needs.
@@ -87,14 +87,16 @@ pub fn replay(
             decoder.decode(tokens).map_err(|reason| ReplayError::Rules(format!("is no text: {reason}")))?;
         let step = play.turn(&Response { text: &text, finished }, limit.saturating_sub(said))?;
         match (step, is_last) {
-            (Step::Heard(text), false) => heard.push(text),
-            (Step::Heard(_), true) => return broken("ends before its episode does".into()),
-            (Step::Over { .. }, false) => return broken("goes on behind the end of its episode".into()),
-            (Step::Over { finished, .. }, true) if finished != trajectory.stopped => {
+            (EpisodeStep::Heard(text), false) => heard.push(text),
+            (EpisodeStep::Heard(_), true) => return broken("ends before its episode does".into()),
+            (EpisodeStep::Over { .. }, false) => {
+                return broken("goes on behind the end of its episode".into());
+            }
+            (EpisodeStep::Over { finished, .. }, true) if finished != trajectory.stopped => {
                 let claims = if finished { "was cut, but ended itself" } else { "ended itself, but was cut" };
                 return broken(format!("says that it {claims}"));
             }
-            (Step::Over { verdict, .. }, true) => return Ok(Replayed { verdict, heard }),
+            (EpisodeStep::Over { verdict, .. }, true) => return Ok(Replayed { verdict, heard }),
         }
     }
     broken("has no turn".into())

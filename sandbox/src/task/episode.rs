@@ -33,7 +33,7 @@ pub enum Reply {
 
 /// How an episode has gone on.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum EpisodeStep {
     /// The policy hears this, and speaks again.
     Heard(String),
     /// The episode is over.
@@ -67,21 +67,21 @@ impl<'a> Play<'a> {
     ///
     /// # Errors
     /// [`TaskError::Internal`] when the environment failed, or does not keep to its own bounds.
-    pub fn turn(&mut self, response: &Response<'_>, left: usize) -> Result<Step, TaskError> {
+    pub fn turn(&mut self, response: &Response<'_>, left: usize) -> Result<EpisodeStep, TaskError> {
         let out_of_bounds = |what| Err(TaskError::internal(self.task, what));
         let Some(turns_left) = self.turns_left.checked_sub(1) else {
             return out_of_bounds("it is asked for more turns than it has");
         };
         self.turns_left = turns_left;
         match self.episode.hear(response)? {
-            Reply::Ends(verdict) => Ok(Step::Over { verdict, finished: response.finished }),
+            Reply::Ends(verdict) => Ok(EpisodeStep::Over { verdict, finished: response.finished }),
             Reply::Goes(_) if !response.finished => {
                 out_of_bounds("its episode goes on behind a turn that was cut")
             }
             Reply::Goes(_) if turns_left == 0 => out_of_bounds("its episode has more turns than it says"),
-            Reply::Goes(text) if left > 0 => Ok(Step::Heard(text)),
+            Reply::Goes(text) if left > 0 => Ok(EpisodeStep::Heard(text)),
             Reply::Goes(_) => match self.episode.hear(&Response::NOTHING)? {
-                Reply::Ends(verdict) => Ok(Step::Over { verdict, finished: false }),
+                Reply::Ends(verdict) => Ok(EpisodeStep::Over { verdict, finished: false }),
                 Reply::Goes(_) => out_of_bounds("its episode goes on behind a turn that was cut"),
             },
         }

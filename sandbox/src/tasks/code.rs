@@ -28,8 +28,8 @@ use serde::Deserialize;
 
 use crate::isolation::Lack;
 use crate::programs::{
-    ExamError, Exams, FunctionTask, Judge, Judging, Language, Options, Submission, Suite, TestReport,
-    Verdict as Told,
+    ExamError, Exams, FunctionTask, Judge, JudgeOptions, Judging, Language, ProgramVerdict as Told,
+    Submission, Suite, TestReport,
 };
 use crate::task::data_set;
 use crate::task::data_set::{DataError, Rows};
@@ -37,7 +37,7 @@ use crate::task::files::TaskFiles;
 use crate::task::spec;
 use crate::task::spec::SpecError;
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
-use row::{Judged, Row};
+use row::{CodeProblem, JudgingMethod};
 
 /// The task's name in run configurations.
 pub const NAME: &str = "code";
@@ -72,7 +72,7 @@ impl Default for CodeConfig {
 #[derive(Debug)]
 pub struct CodeTask {
     shared: Arc<Means>,
-    rows: Rows<Row>,
+    rows: Rows<CodeProblem>,
     held_out: Option<Box<CodeTask>>,
     longest_prompt: usize,
     longest_response: usize,
@@ -105,13 +105,13 @@ impl CodeTask {
         spec::within(NAME, "partial", config.partial, 0..=1)?;
         let (rows, data) = row::read(bytes).map_err(|reason| SpecError::Data { task: NAME, reason })?;
         let judge = judge()?;
-        let languages: BTreeSet<Language> = rows.iter().flat_map(Row::languages).collect();
+        let languages: BTreeSet<Language> = rows.iter().flat_map(CodeProblem::languages).collect();
         let lacks: Vec<Lack> =
             languages.into_iter().filter_map(|language| judge.probe(language).err()).collect();
         if !lacks.is_empty() {
             return Err(SpecError::Machine { task: NAME, lacks });
         }
-        let longest = |length: fn(&Row) -> usize| rows.iter().map(length).max().unwrap_or_default();
+        let longest = |length: fn(&CodeProblem) -> usize| rows.iter().map(length).max().unwrap_or_default();
         let longest_prompt = longest(|row| row.prompt.len());
         let longest_response =
             longest(|row| row.solution.as_ref().map_or(UNKNOWN_RESPONSE_BYTES, String::len));
@@ -131,16 +131,16 @@ impl CodeTask {
 
 impl Means {
     /// The reports on a program, and how many there are when it passes.
-    fn reports(&self, row: &Row, response: &str) -> Result<(Vec<TestReport>, usize), TaskError> {
+    fn reports(&self, row: &CodeProblem, response: &str) -> Result<(Vec<TestReport>, usize), TaskError> {
         let source = row.program(response);
         match &row.judged {
-            Judged::Tests { language, suite } => {
+            JudgingMethod::Tests { language, suite } => {
                 let submission = Submission { language: *language, source };
                 let reports = self.run(submission, suite.clone())?;
                 Ok((reports, suite.tests.len()))
             }
-            Judged::HumanEval(of) => self.examined(row.line, &of.task(), &source),
-            Judged::Mbpp(of) => self.examined(row.line, &of.task(), &source),
+            JudgingMethod::HumanEval(of) => self.examined(row.line, &of.task(), &source),
+            JudgingMethod::Mbpp(of) => self.examined(row.line, &of.task(), &source),
         }
     }
 
@@ -158,7 +158,7 @@ impl Means {
     }
 
     /// Whether a problem's own solution is right, if there is one.
-    fn try_solution(&self, row: &Row) -> Result<(), String> {
+    fn try_solution(&self, row: &CodeProblem) -> Result<(), String> {
         let Some(solution) = &row.solution else { return Ok(()) };
         let judged = self.reports(row, solution.trim_ascii_end());
         let (reports, tests) = judged.map_err(|error| error.to_string())?;
@@ -173,7 +173,7 @@ impl Means {
     }
 
     fn run(&self, submission: Submission, suite: Suite) -> Result<Vec<TestReport>, TaskError> {
-        let options = Options { stop_early: !self.partial };
+        let options = JudgeOptions { stop_early: !self.partial };
         let judging = Judge::judge(&self.judge, submission, suite, self.data.clone(), options);
         Ok(within(TESTS_WITHIN, judging.map_err(|error| TaskError::internal(NAME, error))?))
     }
@@ -244,9 +244,9 @@ impl Task for CodeTask {
 
     fn try_solutions(&self) -> Result<(), SpecError> {
         let held_out = self.held_out.iter().flat_map(|task| task.rows.iter());
-        let rows: BTreeMap<usize, &Row> =
+        let rows: BTreeMap<usize, &CodeProblem> =
             self.rows.iter().chain(held_out).map(|row| (row.line, row)).collect();
-        let rows: Vec<&Row> = rows.into_values().collect();
+        let rows: Vec<&CodeProblem> = rows.into_values().collect();
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -156,20 +156,20 @@ impl Task for GuessNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::episode::{Play, Step};
+    use crate::task::episode::{EpisodeStep, Play};
 
     fn task(numbers: i64, turns: i64) -> GuessNumber {
         GuessNumber::new(GuessNumberConfig { numbers, turns, ..GuessNumberConfig::default() }).unwrap()
     }
 
-    fn said(play: &mut Play<'_>, text: &str) -> Step {
+    fn said(play: &mut Play<'_>, text: &str) -> EpisodeStep {
         play.turn(&Response { text, finished: true }, 10).unwrap()
     }
 
-    fn verdict(step: Step) -> Verdict {
+    fn verdict(step: EpisodeStep) -> Verdict {
         match step {
-            Step::Over { verdict, .. } => verdict,
-            Step::Heard(text) => panic!("went on with {text}"),
+            EpisodeStep::Over { verdict, .. } => verdict,
+            EpisodeStep::Heard(text) => panic!("went on with {text}"),
         }
     }
 
@@ -184,8 +184,8 @@ mod tests {
             let right = loop {
                 let guess = play.suggestion();
                 match said(&mut play, &guess) {
-                    Step::Heard(hint) => assert!([HIGHER, LOWER].contains(&hint.as_str())),
-                    Step::Over { verdict, finished } => break verdict.correct && finished,
+                    EpisodeStep::Heard(hint) => assert!([HIGHER, LOWER].contains(&hint.as_str())),
+                    EpisodeStep::Over { verdict, finished } => break verdict.correct && finished,
                 }
             };
             assert!(right, "among {numbers}");
@@ -202,9 +202,9 @@ mod tests {
             assert_eq!(over, Verdict::wrong(Miss::Malformed), "{noise:?}");
         }
         let mut play = Play::new(&task, seed);
-        assert_eq!(said(&mut play, "0"), Step::Heard(HIGHER.into()));
-        assert_eq!(said(&mut play, &i64::MAX.to_string()), Step::Heard(LOWER.into()));
-        assert_eq!(said(&mut play, &(number - 1).to_string()), Step::Heard(HIGHER.into()));
+        assert_eq!(said(&mut play, "0"), EpisodeStep::Heard(HIGHER.into()));
+        assert_eq!(said(&mut play, &i64::MAX.to_string()), EpisodeStep::Heard(LOWER.into()));
+        assert_eq!(said(&mut play, &(number - 1).to_string()), EpisodeStep::Heard(HIGHER.into()));
         assert_eq!(verdict(said(&mut play, "0")), Verdict::wrong(Miss::WrongAnswer), "the fourth and last");
         let found = verdict(said(&mut Play::new(&task, seed), &number.to_string()));
         assert_eq!((found.correct, &found.metadata["guesses"]), (true, &MetaValue::Integer(1)));

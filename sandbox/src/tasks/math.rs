@@ -4,9 +4,9 @@
 //! but a budget of steps, and terms are compared at seeded points instead of by simplification.
 //!
 //! ```
-//! use echo_sandbox::tasks::math::{Options, judge};
+//! use echo_sandbox::tasks::math::{MathOptions, judge};
 //!
-//! let judged = judge("$\\frac{1}{2}$", "So the answer is \\boxed{0.5}.", &Options::default());
+//! let judged = judge("$\\frac{1}{2}$", "So the answer is \\boxed{0.5}.", &MathOptions::default());
 //! assert!(judged.equal);
 //! ```
 //!
@@ -36,10 +36,10 @@ pub mod vectors;
 
 use serde::{Deserialize, Serialize};
 
-use self::budget::Budget;
 pub use self::budget::MAX_STEPS;
+use self::budget::StepBudget;
 use self::compare::Comparison;
-use self::expr::Node;
+use self::expr::SharedExpr;
 pub use self::extract::{MAX_MATCHES, MAX_TEXT_BYTES};
 pub use self::parse::MAX_DEPTH;
 pub use self::token::MAX_FORMULA_BYTES;
@@ -59,7 +59,7 @@ pub enum MatchType {
 /// How answers are found and compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Options {
+pub struct MathOptions {
     /// What is looked for; of equally good matches the type that comes first counts. Default: formulas and numbers.
     pub match_types: Vec<MatchType>,
     /// To how many decimals a decimal number is compared, at most [`MAX_PRECISION`]. Default 6.
@@ -81,7 +81,7 @@ fn priority<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<
     Ok(Option::<i32>::deserialize(deserializer)?.filter(|priority| *priority >= 0))
 }
 
-impl Default for Options {
+impl Default for MathOptions {
     fn default() -> Self {
         Self {
             match_types: vec![MatchType::Latex, MatchType::Expr],
@@ -96,7 +96,7 @@ impl Default for Options {
 /// What a text gives as its answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parsed {
-    value: Option<Node>,
+    value: Option<SharedExpr>,
     text: Option<String>,
 }
 
@@ -119,7 +119,7 @@ impl Parsed {
 
 /// What [`judge`] finds about one response.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
+pub struct MathJudgement {
     /// Whether the response gives the gold answer.
     pub equal: bool,
     /// What the response gave as its answer.
@@ -127,37 +127,37 @@ pub struct Judged {
 }
 
 /// Finds and reads the answer in a text, within [`MAX_STEPS`].
-pub fn extract(text: &str, options: &Options) -> Parsed {
-    extract::extract(text, options, &Budget::new(MAX_STEPS))
+pub fn extract(text: &str, options: &MathOptions) -> Parsed {
+    extract::extract(text, options, &StepBudget::new(MAX_STEPS))
 }
 
 /// Reads a gold answer that is LaTeX without delimiters, as the `answer` of MATH.
 pub fn latex(formula: &str) -> Parsed {
-    latex_within(formula, &Budget::new(MAX_STEPS))
+    latex_within(formula, &StepBudget::new(MAX_STEPS))
 }
 
-fn latex_within(formula: &str, budget: &Budget) -> Parsed {
+fn latex_within(formula: &str, budget: &StepBudget) -> Parsed {
     let Some(text) = normalize::normalize(formula) else { return Parsed::default() };
     Parsed { value: parse::parse(&text, budget), text: Some(text) }
 }
 
 /// Reads the gold answer of a GSM8K solution: the number after the last `####`. `None` where there is none.
 pub fn gsm8k(answer: &str) -> Option<Parsed> {
-    gsm8k_within(answer, &Budget::new(MAX_STEPS))
+    gsm8k_within(answer, &StepBudget::new(MAX_STEPS))
 }
 
-fn gsm8k_within(answer: &str, budget: &Budget) -> Option<Parsed> {
+fn gsm8k_within(answer: &str, budget: &StepBudget) -> Option<Parsed> {
     let (_, last) = answer.rsplit_once("####")?;
-    let options = Options { match_types: vec![MatchType::Expr], ..Options::default() };
+    let options = MathOptions { match_types: vec![MatchType::Expr], ..MathOptions::default() };
     Some(extract::extract(last.trim(), &options, budget)).filter(Parsed::is_understood)
 }
 
 /// Whether the prediction says what the gold answer says, within [`MAX_STEPS`]. The order matters.
-pub fn verify(gold: &Parsed, prediction: &Parsed, options: &Options) -> bool {
-    verify_within(gold, prediction, options, &Budget::new(MAX_STEPS))
+pub fn verify(gold: &Parsed, prediction: &Parsed, options: &MathOptions) -> bool {
+    verify_within(gold, prediction, options, &StepBudget::new(MAX_STEPS))
 }
 
-fn verify_within(gold: &Parsed, prediction: &Parsed, options: &Options, budget: &Budget) -> bool {
+fn verify_within(gold: &Parsed, prediction: &Parsed, options: &MathOptions, budget: &StepBudget) -> bool {
     if let (Some(gold), Some(prediction)) = (&gold.text, &prediction.text)
         && gold == prediction
         && !gold.is_empty()
@@ -165,14 +165,14 @@ fn verify_within(gold: &Parsed, prediction: &Parsed, options: &Options, budget: 
         return true;
     }
     let (Some(gold), Some(prediction)) = (&gold.value, &prediction.value) else { return false };
-    let options = &Options { precision: options.precision.min(MAX_PRECISION), ..options.clone() };
+    let options = &MathOptions { precision: options.precision.min(MAX_PRECISION), ..options.clone() };
     Comparison { options, budget }.answers(gold, prediction)
 }
 
 /// Compares the answers of two texts, the gold one first.
-pub fn judge(gold: &str, response: &str, options: &Options) -> Judged {
+pub fn judge(gold: &str, response: &str, options: &MathOptions) -> MathJudgement {
     let extracted = extract(response, options);
-    Judged { equal: verify(&extract(gold, options), &extracted, options), extracted }
+    MathJudgement { equal: verify(&extract(gold, options), &extracted, options), extracted }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use echo_protocol::wire::content_id::ContentId;
 
 use crate::task::spec::SpecError;
 use crate::task::{Prompt, Response, Task, TaskError, TaskSeed, Verdict};
-use crate::wasm::{Runtime, Verifier};
+use crate::wasm::{Runtime, WasmVerifier};
 
 /// The task's name in charters.
 pub const NAME: &str = "wasm";
@@ -26,7 +26,7 @@ pub fn module_of(name: &str) -> Option<ContentId> {
 /// Prompts, rewards and solutions of a verifier.
 #[derive(Debug)]
 pub struct WasmTask {
-    verifier: Verifier,
+    verifier: WasmVerifier,
 }
 
 impl WasmTask {

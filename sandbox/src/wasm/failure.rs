@@ -9,7 +9,7 @@ use super::limits::{MAX_FUEL, MAX_METADATA_BYTES, MAX_QUOTED_BYTES, MAX_STACK_BY
 /// [`Stack`](Self::Stack), [`Time`](Self::Time), [`Host`](Self::Host) and, where memory is short, [`Memory`](Self::Memory) depend on the
 /// machine. All others are the module's fault and the same on every node.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Failure {
+pub enum WasmFailure {
     /// An instruction trapped: `unreachable`, which is also a panic; a bad address, index, division or conversion.
     #[error("the module stopped: {0}; its author must mend it")]
     Trap(String),
@@ -68,7 +68,7 @@ pub enum Failure {
     Host(String),
 }
 
-impl Failure {
+impl WasmFailure {
     /// Why there is no instance, or why a call ended without a result.
     pub(super) fn of(error: &wasmtime::Error) -> Self {
         match error.downcast_ref::<Trap>() {

@@ -1,4 +1,4 @@
-//! What a module may use. None of these numbers is part of a reward: exceeding one is a [`Failure`](super::Failure).
+//! What a module may use. None of these numbers is part of a reward: exceeding one is a [`WasmFailure`](super::WasmFailure).
 
 use std::time::Duration;
 

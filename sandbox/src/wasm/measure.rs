@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Failure, Verifier};
+use super::{WasmFailure, WasmVerifier};
 
 /// Makes and drops `times` instances one after the other; the time of each.
 ///
 /// # Errors
-/// [`Failure`] of the first that could not be made.
-pub fn measure_instantiation(verifier: &Verifier, times: usize) -> Result<Vec<Duration>, Failure> {
+/// [`WasmFailure`] of the first that could not be made.
+pub fn measure_instantiation(verifier: &WasmVerifier, times: usize) -> Result<Vec<Duration>, WasmFailure> {
     let mut measured = Vec::with_capacity(times);
     for _ in 0..times {
         let start = Instant::now();

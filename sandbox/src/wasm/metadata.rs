@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use echo_protocol::work::trajectory::MetaValue;
 use serde::Deserialize;
 
-use super::Failure;
+use super::WasmFailure;
 use crate::task::Verdict;
 
 /// A value of the JSON object.
@@ -30,13 +30,13 @@ impl From<Entry> for MetaValue {
 }
 
 /// Adds the entries of a flat JSON object to a verdict; nothing for an empty text.
-pub(super) fn add(verdict: Verdict, text: &str) -> Result<Verdict, Failure> {
+pub(super) fn add(verdict: Verdict, text: &str) -> Result<Verdict, WasmFailure> {
     if text.is_empty() {
         return Ok(verdict);
     }
     let entries: BTreeMap<String, Entry> =
-        serde_json::from_str(text).map_err(|error| Failure::Metadata(error.to_string()))?;
+        serde_json::from_str(text).map_err(|error| WasmFailure::Metadata(error.to_string()))?;
     entries.into_iter().try_fold(verdict, |verdict, (key, entry)| {
-        verdict.with(&key, entry.into()).map_err(|error| Failure::Metadata(error.to_string()))
+        verdict.with(&key, entry.into()).map_err(|error| WasmFailure::Metadata(error.to_string()))
     })
 }

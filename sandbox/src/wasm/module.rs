@@ -7,7 +7,7 @@ use wasmtime::{ExternType, FuncType, InstancePre, Linker, ModuleExport, StoreLim
 
 use super::failure::quoted;
 use super::limits::{ABI_VERSION, MAX_MEMORY_BYTES, MAX_MODULE_BYTES, MAX_TABLE_ELEMENTS, MAX_TEXT_CHARS};
-use super::{Failure, Runtime};
+use super::{Runtime, WasmFailure};
 
 /// A module that is no verifier.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -67,7 +67,7 @@ pub enum ModuleError {
     },
     /// It fails before anybody asks it anything.
     #[error("the module could not say what it is: {0}")]
-    Failure(#[from] Failure),
+    Failure(#[from] WasmFailure),
 }
 
 /// A function of the interface that the module was seen to export with this type.

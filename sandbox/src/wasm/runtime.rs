@@ -34,12 +34,12 @@ const FEATURES: WasmFeatures =
 #[derive(Clone)]
 pub struct Runtime {
     pub(super) engine: Engine,
-    pub(super) budget: Budget,
+    pub(super) budget: InstanceBudget,
 }
 
 /// How long one instance may run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Budget {
+pub(super) struct InstanceBudget {
     pub(super) fuel: u64,
     pub(super) ticks: u64,
 }
@@ -53,7 +53,7 @@ impl Runtime {
         let engine = Engine::new(&config()).map_err(|error| RuntimeError::Engine(format!("{error:#}")))?;
         let clock = engine.weak();
         thread::Builder::new().name("wasm-ticks".into()).spawn(move || tick(&clock))?;
-        Ok(Self { engine, budget: Budget { fuel: MAX_FUEL, ticks: MAX_TICKS } })
+        Ok(Self { engine, budget: InstanceBudget { fuel: MAX_FUEL, ticks: MAX_TICKS } })
     }
 
     /// The state that one instance lives in.

@@ -21,16 +21,16 @@ fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
 }
 
-fn load_in(runtime: &Runtime, text: &str) -> Result<Verifier, ModuleError> {
+fn load_in(runtime: &Runtime, text: &str) -> Result<WasmVerifier, ModuleError> {
     let bytes = wat::parse_str(text).unwrap();
     runtime.load(ContentId::of(&bytes), &bytes)
 }
 
-fn load(text: &str) -> Result<Verifier, ModuleError> {
+fn load(text: &str) -> Result<WasmVerifier, ModuleError> {
     load_in(runtime(), text)
 }
 
-fn example() -> Verifier {
+fn example() -> WasmVerifier {
     load(EXAMPLE).unwrap()
 }
 
@@ -50,6 +50,6 @@ fn judging_by(body: &str, more: &str) -> String {
 }
 
 /// What such a module says about a response.
-fn judged(body: &str, more: &str) -> Result<crate::task::Verdict, Failure> {
+fn judged(body: &str, more: &str) -> Result<crate::task::Verdict, WasmFailure> {
     load(&judging_by(body, more)).unwrap().reward(&SEED, "answer", true)
 }

@@ -4,14 +4,14 @@ use std::fmt::{self, Debug, Formatter};
 
 use echo_protocol::wire::content_id::ContentId;
 
-use super::call::Call;
+use super::call::ModuleCall;
 use super::limits::{ABI_VERSION, MAX_METADATA_BYTES, MAX_TEXT_CHARS};
 use super::module::{Export, Module};
-use super::{Failure, ModuleError, Runtime, metadata};
+use super::{ModuleError, Runtime, WasmFailure, metadata};
 use crate::task::Verdict;
 
 /// A module that keeps the interface. Every method makes an instance of its own, so calls may overlap and know nothing of each other.
-pub struct Verifier {
+pub struct WasmVerifier {
     id: ContentId,
     module: Module,
     longest_prompt: usize,
@@ -23,9 +23,9 @@ impl Runtime {
     ///
     /// # Errors
     /// When the bytes are not those named by `id`, or break a rule of the interface.
-    pub fn load(&self, id: ContentId, bytes: &[u8]) -> Result<Verifier, ModuleError> {
+    pub fn load(&self, id: ContentId, bytes: &[u8]) -> Result<WasmVerifier, ModuleError> {
         let module = Module::compile(self, id, bytes)?;
-        let mut call = Call::new(&module)?;
+        let mut call = ModuleCall::new(&module)?;
         let found = call.call(&module.abi_version, ())?;
         if found != ABI_VERSION {
             return Err(ModuleError::Version { found });
@@ -39,11 +39,11 @@ impl Runtime {
         };
         let longest_prompt = longest("longest_prompt", &module.longest_prompt)?;
         let longest_response = longest("longest_response", &module.longest_response)?;
-        Ok(Verifier { id, module, longest_prompt, longest_response })
+        Ok(WasmVerifier { id, module, longest_prompt, longest_response })
     }
 }
 
-impl Verifier {
+impl WasmVerifier {
     /// The BLAKE3 of the module's bytes.
     pub fn id(&self) -> ContentId {
         self.id
@@ -62,31 +62,31 @@ impl Verifier {
     /// Makes an instance and drops it, as every question does first.
     ///
     /// # Errors
-    /// [`Failure`], when the start function fails or this machine makes no instance.
-    pub fn instantiate(&self) -> Result<(), Failure> {
-        Call::new(&self.module).map(drop)
+    /// [`WasmFailure`], when the start function fails or this machine makes no instance.
+    pub fn instantiate(&self) -> Result<(), WasmFailure> {
+        ModuleCall::new(&self.module).map(drop)
     }
 
     /// The prompt of `seed`.
     ///
     /// # Errors
-    /// [`Failure`]; also when the prompt is longer than the module announced.
-    pub fn prompt(&self, seed: &[u8; 32]) -> Result<String, Failure> {
+    /// [`WasmFailure`]; also when the prompt is longer than the module announced.
+    pub fn prompt(&self, seed: &[u8; 32]) -> Result<String, WasmFailure> {
         self.of_seed("prompt", &self.module.prompt, seed, self.longest_prompt)
     }
 
     /// Judges a response to the prompt of `seed`; `finished` is false when it was cut by length.
     ///
     /// # Errors
-    /// [`Failure`]: the response is worth nothing at all, not even a reward of 0.
-    pub fn reward(&self, seed: &[u8; 32], response: &str, finished: bool) -> Result<Verdict, Failure> {
-        let mut call = Call::new(&self.module)?;
+    /// [`WasmFailure`]: the response is worth nothing at all, not even a reward of 0.
+    pub fn reward(&self, seed: &[u8; 32], response: &str, finished: bool) -> Result<Verdict, WasmFailure> {
+        let mut call = ModuleCall::new(&self.module)?;
         let seed = call.give("seed", seed)?;
         let text = call.give("response", response.as_bytes())?;
         let given = (seed, text, response.len() as i32, i32::from(finished));
         let reward = call.call(&self.module.reward, given)?;
         if !(0.0..=1.0).contains(&reward) {
-            return Err(Failure::Reward(reward));
+            return Err(WasmFailure::Reward(reward));
         }
         // The sum turns a negative zero into a positive one.
         let verdict = Verdict { reward: reward + 0.0, correct: reward == 1.0, metadata: Default::default() };
@@ -98,8 +98,8 @@ impl Verifier {
     /// A right answer to the prompt of `seed`; `None` when the module knows none.
     ///
     /// # Errors
-    /// [`Failure`]; also when the answer is longer than the module announced.
-    pub fn solution(&self, seed: &[u8; 32]) -> Result<Option<String>, Failure> {
+    /// [`WasmFailure`]; also when the answer is longer than the module announced.
+    pub fn solution(&self, seed: &[u8; 32]) -> Result<Option<String>, WasmFailure> {
         let Some(export) = &self.module.solution else { return Ok(None) };
         self.of_seed("solution", export, seed, self.longest_response).map(Some)
     }
@@ -110,17 +110,17 @@ impl Verifier {
         export: &Export<i32, i64>,
         seed: &[u8; 32],
         limit: usize,
-    ) -> Result<String, Failure> {
-        let mut call = Call::new(&self.module)?;
+    ) -> Result<String, WasmFailure> {
+        let mut call = ModuleCall::new(&self.module)?;
         let seed = call.give("seed", seed)?;
         let said = call.call(export, seed)?;
         call.characters(what, said, limit)
     }
 }
 
-impl Debug for Verifier {
+impl Debug for WasmVerifier {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verifier")
+        f.debug_struct("WasmVerifier")
             .field("id", &self.id)
             .field("longest_prompt", &self.longest_prompt)
             .field("longest_response", &self.longest_response)

@@ -1,6 +1,6 @@
 //! candle-transformers' Qwen3 in f32.
 
-use crate::task::{self, Rates, Task, WARM_UP};
+use crate::task::{self, Rates, PeerTask, WARM_UP};
 use anyhow::{Context as _, ensure};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Feeds prompt and given tokens through candle-transformers in f32, and times them.
-pub fn run(task: &Task) -> anyhow::Result<Rates> {
+pub fn run(task: &PeerTask) -> anyhow::Result<Rates> {
     let threads = candle_core::utils::get_num_threads();
     ensure!(threads == task.threads, "candle has {threads} threads: set RAYON_NUM_THREADS={}", task.threads);
     let file = task.model.join("model.safetensors");
@@ -40,7 +40,7 @@ pub fn run(task: &Task) -> anyhow::Result<Rates> {
 }
 
 /// Feeds the given tokens of the first `samples` samples behind the prompt.
-fn decode(model: &mut ModelForCausalLM, task: &Task, samples: usize) -> anyhow::Result<f64> {
+fn decode(model: &mut ModelForCausalLM, task: &PeerTask, samples: usize) -> anyhow::Result<f64> {
     task::rate(samples * task.given.len(), || {
         for (at, given) in task.given.iter().enumerate() {
             let fed = Tensor::new(&given[..samples], &Device::Cpu)?.reshape((samples, 1))?;

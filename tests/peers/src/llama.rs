@@ -1,6 +1,6 @@
 //! llama.cpp on bf16 weights.
 
-use crate::task::{self, Rates, Task, WARM_UP};
+use crate::task::{self, Rates, PeerTask, WARM_UP};
 use anyhow::{Context as _, anyhow};
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
@@ -26,7 +26,7 @@ const BLOCK: usize = 256;
 const ATTENTION: [(&str, i32); 2] = [("plain", 0), ("flash", 1)];
 
 /// Feeds prompt and given tokens through llama.cpp in bf16, and times them.
-pub fn run(task: &Task) -> anyhow::Result<Rates> {
+pub fn run(task: &PeerTask) -> anyhow::Result<Rates> {
     let mut backend = LlamaBackend::init()?;
     backend.void_logs();
     let model = LlamaModel::load_from_file(&backend, &task.gguf, &LlamaModelParams::default())
@@ -52,7 +52,7 @@ pub fn run(task: &Task) -> anyhow::Result<Rates> {
     Ok(best)
 }
 
-fn course(backend: &LlamaBackend, model: &LlamaModel, task: &Task, flash: i32) -> anyhow::Result<Rates> {
+fn course(backend: &LlamaBackend, model: &LlamaModel, task: &PeerTask, flash: i32) -> anyhow::Result<Rates> {
     let (prompt, samples) = (task.prompt.len(), task.samples());
     let cells = (prompt + samples * task.given.len()).next_multiple_of(BLOCK);
     let threads = i32::try_from(task.threads)?;
@@ -86,7 +86,7 @@ fn course(backend: &LlamaBackend, model: &LlamaModel, task: &Task, flash: i32) -
 }
 
 /// Feeds the given tokens of the first `samples` samples behind the prompt.
-fn decode(context: &mut LlamaContext<'_>, task: &Task, samples: usize) -> anyhow::Result<f64> {
+fn decode(context: &mut LlamaContext<'_>, task: &PeerTask, samples: usize) -> anyhow::Result<f64> {
     task::rate(samples * task.given.len(), || {
         for (at, given) in task.given.iter().enumerate() {
             feed(context, &given[..samples], samples, task.prompt.len() + at)?;

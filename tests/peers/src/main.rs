@@ -1,7 +1,7 @@
 //! Other engines, driven as `cargo lab bench rollout` drives ours: each run is a process that prints one JSON line.
 //!
 //! - `echo-peers gguf DIR FILE`: the model of a Hugging Face directory as the GGUF that llama.cpp reads, the same numbers in bf16;
-//! - `echo-peers candle TASK`, `echo-peers llama TASK`: prefill and decode as [`task::Task`] says.
+//! - `echo-peers candle TASK`, `echo-peers llama TASK`: prefill and decode as [`task::PeerTask`] says.
 
 mod candle;
 mod gguf;
@@ -12,7 +12,7 @@ mod tests;
 
 use anyhow::bail;
 use std::path::Path;
-use task::Task;
+use task::PeerTask;
 
 /// candle asks for new memory for every tensor. From the system's allocator a third of its time went into pages.
 #[global_allocator]
@@ -23,8 +23,8 @@ fn main() -> anyhow::Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let rates = match words.as_slice() {
         ["gguf", dir, file] => return gguf::write(Path::new(dir), Path::new(file)),
-        ["candle", task] => candle::run(&Task::read(Path::new(task))?)?,
-        ["llama", task] => llama::run(&Task::read(Path::new(task))?)?,
+        ["candle", task] => candle::run(&PeerTask::read(Path::new(task))?)?,
+        ["llama", task] => llama::run(&PeerTask::read(Path::new(task))?)?,
         _ => bail!("usage: echo-peers gguf DIR FILE | candle TASK | llama TASK"),
     };
     println!("{}", serde_json::to_string(&rates)?);

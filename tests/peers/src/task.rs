@@ -11,7 +11,7 @@ pub const WARM_UP: usize = 8;
 
 /// A prompt, and what follows it in each sample of the group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Task {
+pub struct PeerTask {
     /// A Hugging Face directory with `config.json` and `model.safetensors`.
     pub model: PathBuf,
     /// The same model for llama.cpp.
@@ -39,7 +39,7 @@ pub struct Rates {
     pub about: Value,
 }
 
-impl Task {
+impl PeerTask {
     /// Reads a task, as JSON.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;

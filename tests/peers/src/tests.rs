@@ -1,6 +1,6 @@
 //! A model of two layers, which both engines read alike.
 
-use crate::task::{Rates, Task};
+use crate::task::{Rates, PeerTask};
 use crate::{candle, gguf, llama};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -65,7 +65,7 @@ fn both_engines_compute_the_same_model_and_say_one_line() {
     model(dir.path());
     let gguf = dir.path().join("model.gguf");
     gguf::write(dir.path(), &gguf).unwrap();
-    let task = Task {
+    let task = PeerTask {
         model: dir.path().to_owned(),
         gguf,
         prompt: (0..40).map(|t| t * 7 % VOCABULARY as u32).collect(),
@@ -76,7 +76,7 @@ fn both_engines_compute_the_same_model_and_say_one_line() {
     };
     let path = dir.path().join("task.json");
     std::fs::write(&path, serde_json::to_string(&task).unwrap()).unwrap();
-    let task = Task::read(&path).unwrap();
+    let task = PeerTask::read(&path).unwrap();
     let said = [candle::run(&task).unwrap(), llama::run(&task).unwrap()];
     for Rates { prefill_tok_s, single_tok_s, group_tok_s, .. } in &said {
         assert!(
@@ -96,6 +96,6 @@ fn a_task_without_samples_is_refused() {
     for given in [json!([]), json!([[1, 2], [3]])] {
         let task = json!({"model": "m", "gguf": "g", "prompt": [1, 2, 3, 4, 5, 6, 7, 8], "given": given, "threads": 2});
         std::fs::write(&path, task.to_string()).unwrap();
-        assert!(Task::read(&path).is_err(), "{given}");
+        assert!(PeerTask::read(&path).is_err(), "{given}");
     }
 }

@@ -39,7 +39,7 @@ pub struct Waits {
 
 /// What floods make of the time that a group takes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Delay {
+pub struct FloodDelay {
     /// How many times as long it is in each flood as in the calm before and after it.
     pub ratios: Vec<f64>,
     /// Floods that starved the volunteers.
@@ -92,8 +92,8 @@ impl Waits {
     /// Each flood beside the calm before and after it, as verifiers are asked about fewer and fewer groups while a run goes on. `None` where
     /// fewer than [`MIN_FLOODS`] can be compared.
     #[must_use]
-    pub fn delay(&self) -> Option<Delay> {
-        let mut delay = Delay { ratios: Vec::new(), starved: 0 };
+    pub fn delay(&self) -> Option<FloodDelay> {
+        let mut delay = FloodDelay { ratios: Vec::new(), starved: 0 };
         for spells in self.spells.windows(3).filter(|spells| spells[1].flooded) {
             let [before, during, after] = [spells[0], spells[1], spells[2]];
             if before.accepted.groups.min(after.accepted.groups) < MIN_GROUPS {
@@ -137,7 +137,7 @@ impl Waits {
     }
 }
 
-impl Delay {
+impl FloodDelay {
     /// The geometric mean over floods.
     #[must_use]
     pub fn ratio(&self) -> f64 {

@@ -1,7 +1,7 @@
 //! Who said what, and what the learner answered.
 
 use super::acceptance_times::Waits;
-use super::kind::Kind;
+use super::kind::LieKind;
 use echo_protocol::work::submission::{Outcome, RefuseReason};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -46,9 +46,9 @@ pub struct Collusion {
 
 /// The account of an attack.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ledger {
+pub struct AttackAccount {
     /// Lies, by kind and by what they were told.
-    pub lies: BTreeMap<Kind, BTreeMap<Told, u64>>,
+    pub lies: BTreeMap<LieKind, BTreeMap<Told, u64>>,
     /// Keys that each liar used, one after the other.
     pub identities: BTreeMap<usize, u64>,
     /// Honest groups that liars delivered to look honest, by what they were told.
@@ -111,9 +111,9 @@ impl Collusion {
     }
 }
 
-impl Ledger {
+impl AttackAccount {
     /// Counts one lie by its kind and by what the learner answered.
-    pub(super) fn lie(&mut self, kind: Kind, told: Told) {
+    pub(super) fn lie(&mut self, kind: LieKind, told: Told) {
         *self.lies.entry(kind).or_default().entry(told).or_default() += 1;
     }
 
@@ -139,12 +139,12 @@ impl Ledger {
 
     /// Kinds that were never told the reason that is theirs.
     #[must_use]
-    pub fn unanswered(&self) -> Vec<Kind> {
-        let answered = |kind: &Kind| {
+    pub fn unanswered(&self) -> Vec<LieKind> {
+        let answered = |kind: &LieKind| {
             let told = self.lies.get(kind);
             told.is_some_and(|told| told.contains_key(&Told::Refused(kind.reason())))
         };
-        Kind::ALL.into_iter().filter(|kind| !answered(kind)).collect()
+        LieKind::ALL.into_iter().filter(|kind| !answered(kind)).collect()
     }
 }
 
@@ -159,17 +159,17 @@ mod tests {
 
     #[test]
     fn what_was_not_looked_at_says_nothing_about_its_kind() {
-        let mut ledger = Ledger::default();
-        assert_eq!((ledger.told(), ledger.unanswered().len()), (0, Kind::ALL.len()));
-        ledger.lie(Kind::Stolen, Told::Refused(RefuseReason::Suspended));
-        ledger.lie(Kind::Stolen, Told::CutOff);
+        let mut ledger = AttackAccount::default();
+        assert_eq!((ledger.told(), ledger.unanswered().len()), (0, LieKind::ALL.len()));
+        ledger.lie(LieKind::Stolen, Told::Refused(RefuseReason::Suspended));
+        ledger.lie(LieKind::Stolen, Told::CutOff);
         assert_eq!((ledger.told(), ledger.heard(), ledger.accepted()), (2, 0, 0));
-        assert!(ledger.unanswered().contains(&Kind::Stolen));
-        ledger.lie(Kind::Stolen, Told::Refused(RefuseReason::Identity));
-        ledger.lie(Kind::EditedToken, Told::Accepted);
+        assert!(ledger.unanswered().contains(&LieKind::Stolen));
+        ledger.lie(LieKind::Stolen, Told::Refused(RefuseReason::Identity));
+        ledger.lie(LieKind::EditedToken, Told::Accepted);
         ledger.flood.insert(Told::Accepted, 2);
         assert_eq!((ledger.told(), ledger.heard(), ledger.accepted()), (4, 2, 3));
-        assert!(!ledger.unanswered().contains(&Kind::Stolen));
-        assert!(ledger.unanswered().contains(&Kind::EditedToken), "an accepted lie has no reason");
+        assert!(!ledger.unanswered().contains(&LieKind::Stolen));
+        assert!(ledger.unanswered().contains(&LieKind::EditedToken), "an accepted lie has no reason");
     }
 }

@@ -1,7 +1,7 @@
 //! The run that both networks work on.
 
 use crate::harness::directory;
-use crate::harness::network::{Layout, section};
+use crate::harness::network::{NetworkLayout, section};
 use anyhow::Context as _;
 use echo_learner::config::RunConfig;
 use echo_learner::founding;
@@ -11,7 +11,7 @@ use toml::{Table, Value};
 /// Founds a run with these settings in the directory of one network, and copies it into that of another: key, charter and starting policy
 /// are the same, and so are all prompts.
 pub(super) fn found(settings: &Table, one: &Path, other: &Path) -> anyhow::Result<()> {
-    let [one, other] = [Layout::create(one)?.run_dir(), Layout::create(other)?.run_dir()];
+    let [one, other] = [NetworkLayout::create(one)?.run_dir(), NetworkLayout::create(other)?.run_dir()];
     let mut settings = settings.clone();
     let dir = one.to_str().with_context(|| format!("{} is not Unicode", one.display()))?;
     section(&mut settings, "run")?.insert("dir".into(), Value::from(dir));
@@ -34,7 +34,7 @@ mod tests {
         let networks = ["one", "other"].map(|name| dir.path().join(name));
         found(&settings, &networks[0], &networks[1]).unwrap();
         let [one, other] = networks.map(|network| {
-            let run = founding::find(&Layout::create(&network).unwrap().run_dir()).unwrap();
+            let run = founding::find(&NetworkLayout::create(&network).unwrap().run_dir()).unwrap();
             let start = RunDir::new(run.dir.path()).start().join("model.safetensors");
             (run.workload.run, run.key.public(), std::fs::read(start).unwrap())
         });

@@ -1,6 +1,6 @@
 //! What an honest node makes of an order.
 
-use crate::harness::liar::{Liar, Order};
+use crate::harness::liar::{Liar, LiarOrder};
 use anyhow::Context as _;
 use echo_policy::generation::{Completion, Generation, Policy, SampleRequest, score};
 use echo_protocol::run::version::PolicyVersion;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(super) struct Truth {
     /// The leased order that was worked on.
-    pub(super) order: Order,
+    pub(super) order: LiarOrder,
     /// The policy that every token was drawn from.
     pub(super) policy: Arc<Policy>,
     /// The group, unsigned. It names the member whose order it is.
@@ -22,7 +22,7 @@ pub(super) struct Truth {
 
 impl Truth {
     /// Generates and judges as nodes do. Computes for some milliseconds.
-    pub(super) fn of(member: &Liar, order: Order, policy: Arc<Policy>) -> anyhow::Result<Self> {
+    pub(super) fn of(member: &Liar, order: LiarOrder, policy: Arc<Policy>) -> anyhow::Result<Self> {
         let drawn = draw(member, order, &policy, |_| ())?;
         let work = work(member, order);
         let trajectories = drawn.into_iter().map(|completion| {
@@ -35,14 +35,14 @@ impl Truth {
 }
 
 /// The order as node and learner derive it: task, prompt and seed.
-pub(super) fn work(member: &Liar, order: Order) -> WorkOrder {
+pub(super) fn work(member: &Liar, order: LiarOrder) -> WorkOrder {
     member.workload().order(Purpose::Train, order.counter.0)
 }
 
 /// Responses to an order, after `change` of what the engine is asked for.
 pub(super) fn draw(
     member: &Liar,
-    order: Order,
+    order: LiarOrder,
     policy: &Arc<Policy>,
     change: impl FnOnce(&mut SampleRequest),
 ) -> anyhow::Result<Vec<Completion>> {

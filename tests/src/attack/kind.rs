@@ -4,7 +4,7 @@ use echo_protocol::work::submission::RefuseReason;
 
 /// One way of lying. All but the first few are told with a group that would be accepted, of which one thing is false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum LieKind {
     /// Nested CBOR that is no group.
     Malformed,
     /// A frame of a gigabyte, announced.
@@ -53,7 +53,7 @@ pub enum Kind {
     BestOfFour,
 }
 
-impl Kind {
+impl LieKind {
     /// Every kind, in the order in which a liar tells them.
     pub const ALL: [Self; 23] = [
         Self::Malformed,
@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn every_kind_is_told_and_named_once() {
-        let names: BTreeSet<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-        let kinds: BTreeSet<_> = Kind::ALL.iter().collect();
-        assert_eq!((names.len(), kinds.len()), (Kind::ALL.len(), Kind::ALL.len()));
+        let names: BTreeSet<_> = LieKind::ALL.iter().map(|kind| kind.name()).collect();
+        let kinds: BTreeSet<_> = LieKind::ALL.iter().collect();
+        assert_eq!((names.len(), kinds.len()), (LieKind::ALL.len(), LieKind::ALL.len()));
     }
 }

@@ -1,13 +1,13 @@
 //! The members of a run that live in the lab's process: one that is honest, and those that are not.
 
-use super::account::Ledger;
+use super::account::AttackAccount;
 use super::attackers::colluder::Colluder;
 use super::attackers::impostor::Impostor;
 use super::attackers::{flood, slow_loris};
 use super::shared_state::Scene;
-use super::snapshots::Snapshots;
+use super::snapshots::LoadedSnapshots;
 use super::{honest_member, volunteer_observer};
-use crate::harness::network::Network;
+use crate::harness::network::TestNetwork;
 use echo_learner::storage::run_dir::RunDir;
 use echo_protocol::wire::identity::PublicKey;
 use std::sync::Arc;
@@ -52,9 +52,9 @@ pub struct Gang {
 impl Gang {
     /// Joins a network that is starting, within a tokio runtime of several threads.
     #[must_use]
-    pub fn gather(network: &Network, cast: Cast) -> Self {
+    pub fn gather(network: &TestNetwork, cast: Cast) -> Self {
         let layout = network.layout();
-        let snapshots = Snapshots::new(&RunDir::new(&layout.run_dir()));
+        let snapshots = LoadedSnapshots::new(&RunDir::new(&layout.run_dir()));
         let scene = Arc::new(Scene::new(layout.list(), snapshots));
         let mut tasks = JoinSet::new();
         tasks.spawn(honest_member::live(scene.clone()));
@@ -83,12 +83,12 @@ impl Gang {
 
     /// The account so far.
     #[must_use]
-    pub fn ledger(&self) -> Ledger {
+    pub fn ledger(&self) -> AttackAccount {
         self.scene.ledger().clone()
     }
 
     /// Stops everybody, and returns the account.
-    pub async fn disband(mut self) -> Ledger {
+    pub async fn disband(mut self) -> AttackAccount {
         self.tasks.abort_all();
         while let Some(ended) = self.tasks.join_next().await {
             if let Err(error) = ended

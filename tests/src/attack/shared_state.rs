@@ -1,7 +1,7 @@
 //! What all members of the lab's process share.
 
-use super::account::{Ledger, Told};
-use super::snapshots::Snapshots;
+use super::account::{AttackAccount, Told};
+use super::snapshots::LoadedSnapshots;
 use crate::harness::liar::Liar;
 use echo_protocol::net::{AddrProtocol, Multiaddr};
 use echo_protocol::wire::identity::PublicKey;
@@ -21,10 +21,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 pub(super) struct Scene {
     list: PathBuf,
     /// The newest policy, loaded once for all members.
-    pub(super) snapshots: Snapshots,
+    pub(super) snapshots: LoadedSnapshots,
     /// Where the learner is, once somebody has found it.
     learner: Mutex<Option<Multiaddr>>,
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<AttackAccount>,
     /// The newest frame of the honest member that was accepted.
     overheard: Mutex<Option<Vec<u8>>>,
     /// The keys of liars.
@@ -34,14 +34,14 @@ pub(super) struct Scene {
 
 impl Scene {
     /// Where the members of a run meet whose signed list is `list`.
-    pub(super) fn new(list: PathBuf, snapshots: Snapshots) -> Self {
+    pub(super) fn new(list: PathBuf, snapshots: LoadedSnapshots) -> Self {
         let (learner, ledger, overheard) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (friends, flooded) = (Mutex::default(), AtomicBool::new(false));
         Self { list, snapshots, learner, ledger, overheard, friends, flooded }
     }
 
     /// Joins the run under this key: the way of the list and the DHT until somebody has found the learner, then straight. Heartbeats are
-    /// the caller's: [`Learner::newest`](crate::harness::liar::Learner::newest) sends one.
+    /// the caller's: [`LearnerConnection::newest`](crate::harness::liar::LearnerConnection::newest) sends one.
     pub(super) async fn join(&self, secret: [u8; 32]) -> anyhow::Result<Liar> {
         let found = lock(&self.learner).clone();
         if let Some(address) = found {
@@ -56,7 +56,7 @@ impl Scene {
     }
 
     /// The account of the attack, locked until the guard is dropped.
-    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    pub(super) fn ledger(&self) -> MutexGuard<'_, AttackAccount> {
         lock(&self.ledger)
     }
 

@@ -1,6 +1,6 @@
 //! The newest policy, for members that live in the lab's process.
 
-use crate::harness::liar::Learner;
+use crate::harness::liar::LearnerConnection;
 use anyhow::{Context as _, ensure};
 use echo_learner::common::workload::{Workload, dtype};
 use echo_learner::storage::run_dir::RunDir;
@@ -18,19 +18,23 @@ use tokio::task::block_in_place;
 ///
 /// The manifest comes over the network. The chunks are read where the learner keeps them, so that whoever lies takes no place in the
 /// forwarding of snapshots from a volunteer: lies about chunks are told elsewhere.
-pub(super) struct Snapshots {
+pub(super) struct LoadedSnapshots {
     chunks: PathBuf,
     newest: Mutex<Option<Arc<Policy>>>,
 }
 
-impl Snapshots {
+impl LoadedSnapshots {
     /// Those of the run in this directory.
     pub(super) fn new(run: &RunDir) -> Self {
         Self { chunks: run.chunks(), newest: Mutex::new(None) }
     }
 
     /// The newest policy that the learner has told a member of.
-    pub(super) async fn newest(&self, learner: &Learner, workload: &Workload) -> anyhow::Result<Arc<Policy>> {
+    pub(super) async fn newest(
+        &self,
+        learner: &LearnerConnection,
+        workload: &Workload,
+    ) -> anyhow::Result<Arc<Policy>> {
         let wanted = learner.newest().await?;
         if let Some(policy) = self.held(wanted.0).await {
             return Ok(policy);

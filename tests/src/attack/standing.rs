@@ -1,6 +1,6 @@
 //! What the learner has come to think of those it met.
 
-use crate::harness::network::Layout;
+use crate::harness::network::NetworkLayout;
 use anyhow::Context as _;
 use echo_learner::reputation::{RecordConfig, RecordJournal, Standing};
 use echo_learner::storage::SledStore;
@@ -67,7 +67,7 @@ impl Volunteers {
     ///
     /// # Errors
     /// When one has left no identity or no status.
-    pub fn of(layout: &Layout, names: &[String]) -> anyhow::Result<Self> {
+    pub fn of(layout: &NetworkLayout, names: &[String]) -> anyhow::Result<Self> {
         let mut volunteers = Self::default();
         for name in names {
             let dir = layout.node_dir(name);

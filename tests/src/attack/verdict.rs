@@ -1,10 +1,10 @@
 //! Whether a network under attack learned what an honest one learns.
 
 use super::Course;
-use super::acceptance_times::Delay;
-use super::account::{Ledger, named};
-use super::kind::Kind;
-use crate::output::console::{Console, Report};
+use super::acceptance_times::FloodDelay;
+use super::account::{AttackAccount, named};
+use super::kind::LieKind;
+use crate::output::console::{CommandReport, Console};
 use echo_protocol::work::submission::RefuseReason;
 use serde_json::{Map, Value, json};
 
@@ -16,12 +16,12 @@ const SHARE: f64 = 0.001;
 const DELAY: f64 = 1.1;
 
 /// Judges two courses of `updates` updates: with honest members only, and under attack.
-pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report {
+pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> CommandReport {
     let ledger = &attacked.ledger;
     let (told, accepted) = (ledger.told(), ledger.accepted());
     let accuracy = [honest, attacked].map(|course| course.summary.accuracy_after);
     let silenced = [honest, attacked].map(Course::honest_silenced);
-    let unanswered: Vec<&str> = ledger.unanswered().into_iter().map(Kind::name).collect();
+    let unanswered: Vec<&str> = ledger.unanswered().into_iter().map(LieKind::name).collect();
     let checks = [
         ("accuracy_attacked", accuracy[1] >= accuracy[0].map(|honest| honest - COST)),
         ("lies", told > 0),
@@ -61,7 +61,7 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report 
         "wall_s": [honest.wall_s, attacked.wall_s],
         "missed": missed,
     });
-    Report { passed: missed.is_empty(), json }
+    CommandReport { passed: missed.is_empty(), json }
 }
 
 /// Kind → what it was told → how often; floods are a kind here, and so are verifiers that collude.
@@ -76,25 +76,25 @@ fn reasons(attacked: &Course) -> Value {
 
 /// Whether floods leave the volunteers' groups as fast as they are around them. Where too few
 /// floods can be compared, nothing is said against it.
-fn is_undelayed(ledger: &Ledger) -> bool {
+fn is_undelayed(ledger: &AttackAccount) -> bool {
     ledger.waits.delay().is_none_or(|delay| delay.starved == 0 && delay.ratio() <= DELAY)
 }
 
 /// Mean times until a group of a volunteer is accepted, and what floods make of them.
-fn delays(honest: &Ledger, attacked: &Ledger) -> Value {
+fn delays(honest: &AttackAccount, attacked: &AttackAccount) -> Value {
     let delay = attacked.waits.delay();
     json!({
         "honest_ms": honest.waits.mean_ms(false),
         "between_floods_ms": attacked.waits.mean_ms(false),
         "in_floods_ms": attacked.waits.mean_ms(true),
-        "ratio": delay.as_ref().map(Delay::ratio),
+        "ratio": delay.as_ref().map(FloodDelay::ratio),
         "ratios": delay.as_ref().map(|delay| &delay.ratios),
         "starved": delay.as_ref().map(|delay| delay.starved),
     })
 }
 
 /// Says the outcome in a few lines.
-pub(super) fn tell(console: &Console, report: &Report) {
+pub(super) fn tell(console: &Console, report: &CommandReport) {
     let json = &report.json;
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     console.say(format!(
@@ -145,14 +145,18 @@ mod tests {
     use super::super::account::Told;
     use super::super::standing::{Standings, Volunteers};
     use super::*;
-    use echo_learner::telemetry::summary::Summary;
+    use echo_learner::telemetry::summary::RunSummary;
     use echo_protocol::wire::identity::NodeKey;
     use echo_protocol::work::submission::RefuseReason;
 
     fn course(accuracy_after: f64) -> Course {
         Course {
-            summary: Summary { updates: 600, accuracy_after: Some(accuracy_after), ..Summary::default() },
-            ledger: Ledger::default(),
+            summary: RunSummary {
+                updates: 600,
+                accuracy_after: Some(accuracy_after),
+                ..RunSummary::default()
+            },
+            ledger: AttackAccount::default(),
             standings: Standings::default(),
             volunteers: Volunteers::default(),
             wall_s: 1.0,
@@ -161,7 +165,7 @@ mod tests {
 
     fn missed(change: impl FnOnce(&mut Course)) -> Value {
         let mut attacked = course(0.72);
-        for kind in Kind::ALL {
+        for kind in LieKind::ALL {
             attacked.ledger.lies.entry(kind).or_default().insert(Told::Refused(kind.reason()), 100);
         }
         change(&mut attacked);
@@ -196,7 +200,7 @@ mod tests {
         assert_eq!(missed(flood(100, 9)), json!(["delay"]), "who comes through is as fast, but few do");
         let silence = |course: &mut Course| {
             let told = Told::Refused(RefuseReason::Suspended);
-            course.ledger.lies.insert(Kind::Replay, [(told, 100)].into());
+            course.ledger.lies.insert(LieKind::Replay, [(told, 100)].into());
         };
         assert_eq!(missed(silence), json!(["reasons"]), "who is not heard is given no reason");
         let key = NodeKey::from_secret([7; 32]).public();

@@ -2,7 +2,7 @@
 
 use super::acceptance_times::Accepted;
 use super::shared_state::Scene;
-use crate::harness::network::Layout;
+use crate::harness::network::NetworkLayout;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::block_in_place;
@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 const EVERY: Duration = Duration::from_millis(500);
 
 /// Looks at the volunteers with these names for as long as it lives.
-pub(super) async fn live(scene: Arc<Scene>, layout: Layout, names: Vec<String>) {
+pub(super) async fn live(scene: Arc<Scene>, layout: NetworkLayout, names: Vec<String>) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -23,7 +23,7 @@ pub(super) async fn live(scene: Arc<Scene>, layout: Layout, names: Vec<String>) 
 }
 
 /// The accepted groups of all volunteers since their start.
-fn accepted(layout: &Layout, names: &[String]) -> Accepted {
+fn accepted(layout: &NetworkLayout, names: &[String]) -> Accepted {
     let mut accepted = Accepted::default();
     for status in names.iter().filter_map(|name| layout.node_status(name)) {
         accepted.groups += status["accepted"].as_u64().unwrap_or(0);

@@ -4,8 +4,8 @@
 
 use crate::harness::machine;
 use crate::harness::statistics::median;
-use crate::models::in_process_training::{Practice, Setting};
-use crate::output::console::{Console, Report};
+use crate::models::in_process_training::{Practice, PracticeSetting};
+use crate::output::console::{CommandReport, Console};
 use echo_learner::config::TrainSection;
 use echo_learner::intake::buffer::StoredGroup;
 use echo_learner::training::lr_schedule::Schedule;
@@ -36,7 +36,7 @@ const MAX_TIME: f64 = 1.02;
 ///
 /// # Errors
 /// When an update of either kind fails.
-pub fn run(updates: u32, console: &Console) -> anyhow::Result<Report> {
+pub fn run(updates: u32, console: &Console) -> anyhow::Result<CommandReport> {
     let practice = Practice::new(setting())?;
     let groups = groups(&practice)?;
     let weights = practice.start().clone();
@@ -72,7 +72,7 @@ pub fn run(updates: u32, console: &Console) -> anyhow::Result<Report> {
         "runs": {"ours": seconds[0], "without": seconds[1]},
         "setting": {"groups": GROUPS, "group_size": GROUP_SIZE, "response_tokens": LENGTH, "step_tokens": STEP},
     });
-    Ok(Report { passed: time <= MAX_TIME && clips == GROUPS, json })
+    Ok(CommandReport { passed: time <= MAX_TIME && clips == GROUPS, json })
 }
 
 /// Seconds of an update, and the clips that it mined.
@@ -82,7 +82,7 @@ fn timed(trainer: &mut Trainer, practice: &Practice, groups: &[StoredGroup]) -> 
     Ok((since.elapsed().as_secs_f64(), report.stats.echo_clips().0))
 }
 
-fn setting() -> Setting {
+fn setting() -> PracticeSetting {
     let sizes = TinySizes {
         vocab: 128,
         hidden: 128,
@@ -94,7 +94,14 @@ fn setting() -> Setting {
         positions: 256,
     };
     let task = TaskSpec::new("chain_sum").with("terms", 3).with("steps", 1);
-    Setting { name: "echo-clip", sizes, task, group_size: GROUP_SIZE, max_new_tokens: LENGTH, seed: 1 }
+    PracticeSetting {
+        name: "echo-clip",
+        sizes,
+        task,
+        group_size: GROUP_SIZE,
+        max_new_tokens: LENGTH,
+        seed: 1,
+    }
 }
 
 /// Groups of made-up responses, every second one of which is right.

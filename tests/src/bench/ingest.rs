@@ -5,13 +5,13 @@
 //! it was verified, judged again and made durable; after every round the learner is killed, and its store is asked whether it has them all. The
 //! clients run on the same cores. By turns, all cores do nothing but verify the same signatures, over messages that were hashed before.
 
-use super::signed_clients::Crew;
+use super::signed_clients::BenchClients;
 use crate::harness::binaries::Binaries;
 use crate::harness::liar::Envelope;
 use crate::harness::machine;
 use crate::harness::process_usage;
 use crate::harness::statistics::median;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use echo_learner::intake::buffer::{BufferLimits, ReplayBuffer};
@@ -73,7 +73,7 @@ struct Round {
 ///
 /// # Errors
 /// When something cannot be started, a group is refused, or one that was acknowledged is not in the store.
-pub async fn run(bench: IngestBench, console: &Console) -> anyhow::Result<Report> {
+pub async fn run(bench: IngestBench, console: &Console) -> anyhow::Result<CommandReport> {
     Binaries::locate_or_build(console, false).await?;
     let mut rounds = Vec::new();
     for number in 1..=bench.rounds {
@@ -113,14 +113,15 @@ pub async fn run(bench: IngestBench, console: &Console) -> anyhow::Result<Report
             "verification": "ed25519 verify_strict over the context and the BLAKE3 of the body, which was hashed beforehand, on all cores",
         },
     });
-    Ok(Report { passed: true, json })
+    Ok(CommandReport { passed: true, json })
 }
 
 async fn measure(bench: &IngestBench) -> anyhow::Result<Round> {
     let scratch = tempfile::tempdir()?;
     let (groups, clients) = (usize::from(bench.groups), usize::from(bench.clients));
     let wrong = "7".repeat(usize::from(bench.tokens) - 1);
-    let mut crew = Crew::assemble(scratch.path(), &run_file(bench.tokens), clients, groups, &wrong).await?;
+    let mut crew =
+        BenchClients::assemble(scratch.path(), &run_file(bench.tokens), clients, groups, &wrong).await?;
     let signatures = crew.frames().map(Signed::of).collect::<Result<Vec<_>, _>>()?;
     let bytes = crew.frames().map(<[u8]>::len).sum::<usize>() as f64 / groups as f64;
 

@@ -9,22 +9,22 @@ mod orders;
 mod run_dirs;
 mod takeover;
 
-use super::memory::Memory;
+use super::memory::ProcessMemory;
 use super::rollout::Size;
 use crate::harness::cargo::workspace_root;
 use crate::harness::machine;
 use crate::harness::statistics::median;
 use crate::models::random_weights;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
 use echo_policy::generation;
-use echo_policy::generation::Takeover;
+use echo_policy::generation::PolicyTakeover;
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
-use orders::Course;
+use orders::MemoryCourse;
 use run_dirs::Home;
 use serde_json::json;
-use takeover::{Load, Swap, swap};
+use takeover::{GenerationLoad, Swap, swap};
 
 /// The most memory over the snapshot's size.
 const MOST_MEMORY: f64 = 1.3;
@@ -57,7 +57,7 @@ struct Swaps {
     /// Megabytes of the snapshot.
     size_mb: f64,
     /// What the process held before it had any policy.
-    empty: Memory,
+    empty: ProcessMemory,
     kept: Vec<Swap>,
     recomputed: Vec<Swap>,
 }
@@ -67,7 +67,7 @@ struct Swaps {
 ///
 /// # Errors
 /// When the model cannot be made or installed, the engine fails, or the system does not tell of memory.
-pub fn run(bench: &InstallBench, console: &Console) -> anyhow::Result<Report> {
+pub fn run(bench: &InstallBench, console: &Console) -> anyhow::Result<CommandReport> {
     generation::set_threads(bench.threads)?;
     let swaps = swaps(bench, console)?;
     let course = (bench.orders > 0).then(|| {
@@ -89,14 +89,14 @@ fn swaps(bench: &InstallBench, console: &Console) -> anyhow::Result<Swaps> {
     let first = home.publish(1, &Weights::load_dir(&dir, &config)?)?;
     let size_mb = first.open()?.total_bytes as f64 / 1e6;
 
-    let empty = Memory::now()?;
+    let empty = ProcessMemory::now()?;
     let mut installed = home.install(&first)?;
-    let load = Load { prompt: bench.prompt, samples: bench.samples };
+    let load = GenerationLoad { prompt: bench.prompt, samples: bench.samples };
     let mut swaps = Swaps { size_mb, empty, kept: Vec::new(), recomputed: Vec::new() };
     for (version, round) in (2..).step_by(2).zip(1..=bench.rounds) {
         let Swaps { kept, recomputed, .. } = &mut swaps;
         for (version, takeover, list) in
-            [(version, Takeover::Keep, kept), (version + 1, Takeover::Recompute, recomputed)]
+            [(version, PolicyTakeover::Keep, kept), (version + 1, PolicyTakeover::Recompute, recomputed)]
         {
             let newer = home.publish_again(&first, version)?;
             let (replaced, measured) = swap(&home, installed, &newer, takeover, load)?;
@@ -111,9 +111,9 @@ fn swaps(bench: &InstallBench, console: &Console) -> anyhow::Result<Swaps> {
 fn report(
     bench: &InstallBench,
     swaps: &Swaps,
-    course: Option<&Course>,
+    course: Option<&MemoryCourse>,
     console: &Console,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<CommandReport> {
     let Swaps { size_mb, empty, kept, recomputed } = swaps;
     let both = || kept.iter().chain(recomputed);
     let of = |swaps: &[Swap], figure: fn(&Swap) -> f64| median(swaps.iter().map(figure));
@@ -178,5 +178,5 @@ fn report(
         },
     });
     let flat = growth.is_none_or(|growth| growth <= MOST_GROWTH);
-    Ok(Report { passed: needed <= MOST_MEMORY && stall_s <= MOST_STALL_S && flat, json })
+    Ok(CommandReport { passed: needed <= MOST_MEMORY && stall_s <= MOST_STALL_S && flat, json })
 }

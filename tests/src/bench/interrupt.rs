@@ -14,10 +14,10 @@ use crate::harness::cargo::workspace_root;
 use crate::harness::machine;
 use crate::harness::statistics::median;
 use crate::models::random_weights;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context as _, ensure};
 use echo_policy::generation;
-use echo_policy::generation::{Generation, Limits, Policy, SampleRequest, Takeover, Ticket};
+use echo_policy::generation::{Generation, GenerationLimits, Policy, PolicyTakeover, SampleRequest, Ticket};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
@@ -76,11 +76,11 @@ enum Way {
 impl Way {
     const ALL: [Self; 4] = [Self::Undisturbed, Self::Recompute, Self::Keep, Self::Wait];
 
-    fn takeover(self) -> Takeover {
+    fn takeover(self) -> PolicyTakeover {
         match self {
-            Self::Undisturbed | Self::Recompute => Takeover::Recompute,
-            Self::Keep => Takeover::Keep,
-            Self::Wait => Takeover::Wait,
+            Self::Undisturbed | Self::Recompute => PolicyTakeover::Recompute,
+            Self::Keep => PolicyTakeover::Keep,
+            Self::Wait => PolicyTakeover::Wait,
         }
     }
 }
@@ -104,7 +104,7 @@ struct Work {
     /// Where weights lie, which every policy maps for itself, as a node's do.
     dir: PathBuf,
     requests: Vec<SampleRequest>,
-    limits: Limits,
+    limits: GenerationLimits,
     precision: Precision,
     /// Newer policies that come.
     policies: u64,
@@ -116,7 +116,7 @@ impl Work {
             requests: requests(bench, &config),
             config,
             dir,
-            limits: Limits { sequences: bench.in_flight, ..Limits::default() },
+            limits: GenerationLimits { sequences: bench.in_flight, ..GenerationLimits::default() },
             precision: bench.precision,
             policies: bench.policies as u64,
         }
@@ -127,7 +127,7 @@ impl Work {
 ///
 /// # Errors
 /// When the model cannot be made, or the engine fails, or a way of meeting newer policies changes how long responses are.
-pub fn run(bench: &InterruptBench, console: &Console) -> anyhow::Result<Report> {
+pub fn run(bench: &InterruptBench, console: &Console) -> anyhow::Result<CommandReport> {
     generation::set_threads(bench.threads)?;
     let home = workspace_root().join("target/peers");
     std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
@@ -157,7 +157,7 @@ fn report(
     bench: &InterruptBench,
     courses: &BTreeMap<Way, Vec<Course>>,
     console: &Console,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<CommandReport> {
     let rate = |way: Way| median(courses[&way].iter().map(|course| course.rollouts_per_s));
     let over_wait = |way: Way| rate(way) / rate(Way::Wait);
     let [recompute, keep] = [Way::Recompute, Way::Keep].map(over_wait);
@@ -189,7 +189,7 @@ fn report(
             "threads": bench.threads, "precision": bench.precision,
         },
     });
-    Ok(Report { passed: gain >= MIN_GAIN, json })
+    Ok(CommandReport { passed: gain >= MIN_GAIN, json })
 }
 
 /// Orders whose lengths are log-normal, cut off at [`TAIL`] times the median.

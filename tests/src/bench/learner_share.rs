@@ -15,14 +15,14 @@
 //!   same cores, less the processor time of the clients: in a run these are computers of others. Both are reported. Updates that happen to
 //!   be faster do not pay for what is outside.
 
-use super::signed_clients::Crew;
+use super::signed_clients::BenchClients;
 use crate::harness::binaries::Binaries;
 use crate::harness::machine;
-use crate::harness::network::Network;
+use crate::harness::network::TestNetwork;
 use crate::harness::process_usage;
 use crate::harness::small_run::until;
 use crate::harness::statistics::median;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use echo_learner::intake::buffer::BufferLimits;
@@ -150,10 +150,10 @@ fn released_early(metrics: &Path) -> anyhow::Result<BTreeSet<u64>> {
 ///
 /// # Errors
 /// When something cannot be started, a group is refused, an update does not come, or offering ended too early.
-pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<Report> {
+pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<CommandReport> {
     Binaries::locate_or_build(console, false).await?;
     let scratch = tempfile::tempdir()?;
-    let crew = Crew::assemble(scratch.path(), &run_file(&bench), CLIENTS, 0, "").await?;
+    let crew = BenchClients::assemble(scratch.path(), &run_file(&bench), CLIENTS, 0, "").await?;
     let metrics = crew.network.layout().metrics();
     let (groups, updates) = (u64::from(bench.groups), u64::from(bench.updates));
     let mut course = Course { crew, metrics, groups, made: 0, delivered: 0 };
@@ -182,7 +182,7 @@ pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<Report>
 
 /// Where the learner is.
 struct Course {
-    crew: Crew,
+    crew: BenchClients,
     metrics: PathBuf,
     /// Groups of an update.
     groups: u64,
@@ -212,7 +212,7 @@ impl Course {
         self.crew.deliver(missing, None).await?;
         self.delivered += lacking;
         let (path, before) = (self.metrics.clone(), self.made);
-        let made = |_: &mut Network| latest(&path).ok().filter(|made| *made > before);
+        let made = |_: &mut TestNetwork| latest(&path).ok().filter(|made| *made > before);
         self.made = until("an update", UPDATE_LIMIT, &mut self.crew.network, made).await?;
         Ok(())
     }
@@ -265,7 +265,7 @@ fn latest(metrics: &Path) -> anyhow::Result<u64> {
     Ok(metrics::updates(metrics)?.last().map_or(0, |row| row.update))
 }
 
-fn report(bench: &ShareBench, pairs: &[Pair], console: &Console) -> Report {
+fn report(bench: &ShareBench, pairs: &[Pair], console: &Console) -> CommandReport {
     let of = |figure: fn(&Pair) -> f64| median(pairs.iter().map(figure));
     let (outside, measured, clients) = (of(|p| p.busy.outside()), slowdown(pairs), of(|p| p.clients));
     let slowdown = (measured - clients).max(0.0);
@@ -307,7 +307,7 @@ fn report(bench: &ShareBench, pairs: &[Pair], console: &Console) -> Report {
             "group_size": GROUP_SIZE, "groups_per_update": bench.groups, "updates_per_block": bench.updates, "hidden": bench.hidden, "clients": CLIENTS,
         },
     });
-    Report { passed: share <= MAX_SHARE && enough, json }
+    CommandReport { passed: share <= MAX_SHARE && enough, json }
 }
 
 fn run_file(bench: &ShareBench) -> String {

@@ -17,7 +17,7 @@ pub(super) fn resident() -> anyhow::Result<(f64, f64)> {
 
 /// Memory of this process at one moment, in MB.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Memory {
+pub(super) struct ProcessMemory {
     /// All that is in memory.
     pub(super) resident: f64,
     /// The part of it that no file holds as well: the system cannot take it back.
@@ -26,7 +26,7 @@ pub(super) struct Memory {
     pub(super) mapped: f64,
 }
 
-impl Memory {
+impl ProcessMemory {
     /// What `/proc/self/status` says at this moment.
     pub(super) fn now() -> anyhow::Result<Self> {
         let status = Status::read()?;

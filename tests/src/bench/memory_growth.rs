@@ -2,9 +2,9 @@
 //!
 //! Working memory is what a process holds at most beyond weights, gradients and moments.
 
-use super::step::{self, Setting, Split, Step};
+use super::step::{self, Split, StepFigures, StepSetting};
 use crate::harness::machine;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use echo_policy::training::decoder::Activations;
 use serde_json::{Map, json};
 
@@ -21,7 +21,7 @@ const STEPS: usize = 2;
 struct Sweep {
     name: &'static str,
     sizes: [usize; 3],
-    setting: fn(usize) -> Setting,
+    setting: fn(usize) -> StepSetting,
     /// Whether memory may not grow with it. Where it may, it has to: or what was measured is not what a step takes.
     bounded: bool,
 }
@@ -56,8 +56,8 @@ const SWEEPS: [Sweep; 3] = [
     },
 ];
 
-fn setting(lengths: Vec<usize>, vocabulary: usize) -> Setting {
-    Setting {
+fn setting(lengths: Vec<usize>, vocabulary: usize) -> StepSetting {
+    StepSetting {
         lengths,
         split: Split::Tokens(BUDGET),
         vocabulary,
@@ -70,13 +70,13 @@ fn setting(lengths: Vec<usize>, vocabulary: usize) -> Setting {
 ///
 /// # Errors
 /// When a process fails.
-pub fn run(console: &Console) -> anyhow::Result<Report> {
+pub fn run(console: &Console) -> anyhow::Result<CommandReport> {
     let (mut ours, mut ratios, mut runs) = (Map::new(), Map::new(), Map::new());
     let mut passed = true;
     for sweep in &SWEEPS {
         let mut working = [0.0; 3];
         for (size, working) in sweep.sizes.into_iter().zip(&mut working) {
-            let step: Step = step::measure(&(sweep.setting)(size))?;
+            let step: StepFigures = step::measure(&(sweep.setting)(size))?;
             console.say(format!("{} {size}: {:.0} MB", sweep.name, step.working_mb()));
             *working = step.working_mb();
         }
@@ -91,7 +91,7 @@ pub fn run(console: &Console) -> anyhow::Result<Report> {
         "ours": ours, "peers": {}, "ratios": ratios, "machine": machine::describe(), "runs": runs,
         "setting": {"steps": STEPS, "budget": BUDGET},
     });
-    Ok(Report { passed, json })
+    Ok(CommandReport { passed, json })
 }
 
 #[cfg(test)]

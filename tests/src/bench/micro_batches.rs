@@ -3,9 +3,9 @@
 //! A fixed number of sequences must leave room for the longest of all, whichever comes; a token budget is filled with what there is.
 //! Neither pads.
 
-use super::step::{self, Setting, Split, Step};
+use super::step::{self, Split, StepFigures, StepSetting};
 use crate::harness::machine;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use echo_policy::training::decoder::Activations;
 use serde_json::json;
 
@@ -27,16 +27,16 @@ const MAX_MEMORY: f64 = 1.1;
 ///
 /// # Errors
 /// When a process fails.
-pub fn run(steps: usize, rounds: usize, console: &Console) -> anyhow::Result<Report> {
-    let dynamic = Setting {
+pub fn run(steps: usize, rounds: usize, console: &Console) -> anyhow::Result<CommandReport> {
+    let dynamic = StepSetting {
         lengths: lengths(),
         split: Split::Tokens(LONGEST),
         vocabulary: VOCABULARY,
         activations: Activations::Keep,
         steps,
     };
-    let fixed = Setting { split: Split::Sequences(FIXED), ..dynamic.clone() };
-    let (mut ours, mut theirs): (Vec<Step>, Vec<Step>) = (Vec::new(), Vec::new());
+    let fixed = StepSetting { split: Split::Sequences(FIXED), ..dynamic.clone() };
+    let (mut ours, mut theirs): (Vec<StepFigures>, Vec<StepFigures>) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         let (a, b) = (step::measure(&dynamic)?, step::measure(&fixed)?);
         console.say(format!("round {round}: dynamic {:.0} tokens/s, fixed {:.0}", a.tok_s, b.tok_s));
@@ -53,7 +53,7 @@ pub fn run(steps: usize, rounds: usize, console: &Console) -> anyhow::Result<Rep
         "machine": machine::describe(), "runs": {"ours": ours, "fixed": theirs}, "setting": dynamic,
         "fixed_sequences": FIXED,
     });
-    Ok(Report { passed: speed >= MIN_SPEED && memory > 0.0 && memory <= MAX_MEMORY, json })
+    Ok(CommandReport { passed: speed >= MIN_SPEED && memory > 0.0 && memory <= MAX_MEMORY, json })
 }
 
 /// Quantiles of the log-normal distribution, none longer than [`LONGEST`], in an order that is not that of lengths.

@@ -12,16 +12,16 @@ mod peer;
 mod task;
 
 use super::roofline;
-use super::roofline::Ceilings;
+use super::roofline::ProcessorCeilings;
 use crate::harness::cargo::workspace_root;
 use crate::harness::machine;
 use crate::harness::statistics::median;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context as _, ensure};
 use echo_policy::generation::device::DeviceChoice;
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::precision::Precision;
-use echo_policy::training::flops::Work;
+use echo_policy::training::flops::ScoringWork;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -29,9 +29,9 @@ use std::path::Path;
 use std::process::Command;
 
 pub use crate::models::random_weights::Size;
-pub use peer::{Peer, Programs};
+pub use peer::{EnginePrograms, RivalEngine};
 pub(crate) use peer::{TORCH, report as report_of, reports as reports_of};
-pub use task::{Rates, Task};
+pub use task::{RaceRates, RaceTask};
 
 /// Memory bandwidth that decoding one sample uses, at least.
 const MIN_BANDWIDTH: f64 = 0.8;
@@ -44,9 +44,9 @@ pub struct RolloutBench {
     /// The size of the model, whose weights are random.
     pub size: Size,
     /// Whom we race against.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<RivalEngine>,
     /// The programs that peers run in.
-    pub programs: Programs,
+    pub programs: EnginePrograms,
     /// Processes of each, by turns; the median counts.
     pub rounds: usize,
     /// Tokens of the prompt.
@@ -63,9 +63,9 @@ pub struct RolloutBench {
 
 /// The figures of every round, in order.
 struct Race {
-    ceilings: Vec<Ceilings>,
-    ours: Vec<Rates>,
-    peers: BTreeMap<Peer, Vec<Rates>>,
+    ceilings: Vec<ProcessorCeilings>,
+    ours: Vec<RaceRates>,
+    peers: BTreeMap<RivalEngine, Vec<RaceRates>>,
     /// The machine's load before each round: that of other programs, if it is more than we are.
     loads: Vec<f64>,
 }
@@ -74,7 +74,7 @@ struct Race {
 ///
 /// # Errors
 /// When a peer is missing, a process fails, or a peer has computed another model.
-pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
+pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<CommandReport> {
     for peer in &bench.peers {
         peer.probe(&bench.programs)?;
     }
@@ -84,8 +84,8 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
     console.say(format!("model: {}", places.0.display()));
     crate::models::random_weights::make(bench.size, &places.0)?;
     let numbers = [bench.prompt, bench.new, bench.samples, bench.threads];
-    let task = Task::new(bench.size, places, numbers, bench.precision, DeviceChoice::Cpu)?;
-    if bench.peers.contains(&Peer::Llama) {
+    let task = RaceTask::new(bench.size, places, numbers, bench.precision, DeviceChoice::Cpu)?;
+    if bench.peers.contains(&RivalEngine::Llama) {
         bench.programs.convert(&task)?;
     }
     let file = tempfile::Builder::new().suffix(".json").tempfile()?;
@@ -96,13 +96,13 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
         race.loads.push(machine::load());
         let ceilings = roofline::measure(bench.threads);
         race.ceilings.push(ceilings);
-        let of_round = |who: &str, rates: &Rates| {
+        let of_round = |who: &str, rates: &RaceRates| {
             console.say(format!(
                 "round {round}: {who:<9} prefill {:>6.1}, one sample {:>5.1}, group {:>6.1} tokens/s",
                 rates.prefill_tok_s, rates.single_tok_s, rates.group_tok_s
             ));
         };
-        let Ceilings { read_gb_s, f32_gflop_s } = ceilings;
+        let ProcessorCeilings { read_gb_s, f32_gflop_s } = ceilings;
         console.say(format!("round {round}: memory {read_gb_s:.1} GB/s, products {f32_gflop_s:.0} GFLOP/s"));
         let this = std::env::current_exe().context("where this program lies")?;
         let ours = report_of(Command::new(this).arg("rollout-run").arg(file.path()), bench.threads)?;
@@ -127,7 +127,7 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
 ///
 /// # Errors
 /// When the task cannot be read, or the engine fails.
-pub fn run_task(path: &Path) -> anyhow::Result<Rates> {
+pub fn run_task(path: &Path) -> anyhow::Result<RaceRates> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     ours::run(&serde_json::from_str(&text)?)
 }
@@ -140,9 +140,14 @@ struct Goal {
     figure: f64,
 }
 
-fn report(bench: &RolloutBench, task: &Task, race: &Race, console: &Console) -> anyhow::Result<Report> {
+fn report(
+    bench: &RolloutBench,
+    task: &RaceTask,
+    race: &Race,
+    console: &Console,
+) -> anyhow::Result<CommandReport> {
     let ours = task::median(&race.ours).context("no round was made")?;
-    let ceilings = Ceilings {
+    let ceilings = ProcessorCeilings {
         read_gb_s: median(race.ceilings.iter().map(|ceilings| ceilings.read_gb_s)),
         f32_gflop_s: median(race.ceilings.iter().map(|ceilings| ceilings.f32_gflop_s)),
     };
@@ -172,7 +177,7 @@ fn report(bench: &RolloutBench, task: &Task, race: &Race, console: &Console) -> 
         let verdict = if figure >= least { "reached" } else { "MISSED" };
         console.say(format!("{verdict}: {name} {figure:.2} (at least {least})"));
     }
-    let by_name: BTreeMap<String, &Vec<Rates>> =
+    let by_name: BTreeMap<String, &Vec<RaceRates>> =
         race.peers.iter().map(|(peer, runs)| (peer.to_string(), runs)).collect();
     let json = json!({
         "ours": ours, "peers": peers, "ratios": ratios, "ceilings": ceilings,
@@ -184,7 +189,7 @@ fn report(bench: &RolloutBench, task: &Task, race: &Race, console: &Console) -> 
             "precision": bench.precision, "rounds": bench.rounds, "model": task.model,
         },
     });
-    Ok(Report { passed: goals.iter().all(|goal| goal.figure >= goal.least), json })
+    Ok(CommandReport { passed: goals.iter().all(|goal| goal.figure >= goal.least), json })
 }
 
 /// What ours uses of the ceilings, counting only what has to be done: published weights read once a
@@ -197,7 +202,7 @@ struct Shares {
 }
 
 impl Shares {
-    fn of(config: &ModelConfig, bench: &RolloutBench, ours: &Rates, ceilings: Ceilings) -> Self {
+    fn of(config: &ModelConfig, bench: &RolloutBench, ours: &RaceRates, ceilings: ProcessorCeilings) -> Self {
         // Of a weight as it is multiplied.
         let weight_bytes = match bench.precision {
             Precision::F32 | Precision::Bf16 => 2.0,
@@ -210,9 +215,9 @@ impl Shares {
         let context = prompt as f64 + new as f64 / 2.0;
         let bytes = (config.parameter_count() as f64 - unread as f64) * weight_bytes + context * cached;
         let sums = |tokens: u64| tokens * (tokens + 1) / 2;
-        let behind = Work { tokens: new, targets: new, pairs: sums(prompt + new) - sums(prompt) };
-        let ahead = Work { tokens: prompt, targets: 1, pairs: sums(prompt) };
-        let products = |work: &Work, tok_s: f64| {
+        let behind = ScoringWork { tokens: new, targets: new, pairs: sums(prompt + new) - sums(prompt) };
+        let ahead = ScoringWork { tokens: prompt, targets: 1, pairs: sums(prompt) };
+        let products = |work: &ScoringWork, tok_s: f64| {
             config.forward_flops(work) / work.tokens as f64 * tok_s / (ceilings.f32_gflop_s * 1e9)
         };
         Self {

@@ -18,7 +18,7 @@ const TILES: usize = 256;
 
 /// What bounds whatever is computed here.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Ceilings {
+pub(super) struct ProcessorCeilings {
     /// Memory read by all threads together, GB/s.
     pub(super) read_gb_s: f64,
     /// Multiplications and additions in f32 on operands in the cache, by all threads together, GFLOP/s.
@@ -26,8 +26,8 @@ pub(super) struct Ceilings {
 }
 
 /// Measures with this many threads. For that time, the process holds 1.2 GB.
-pub(super) fn measure(threads: usize) -> Ceilings {
-    Ceilings { read_gb_s: read(BYTES, threads) / 1e9, f32_gflop_s: multiply(threads) / 1e9 }
+pub(super) fn measure(threads: usize) -> ProcessorCeilings {
+    ProcessorCeilings { read_gb_s: read(BYTES, threads) / 1e9, f32_gflop_s: multiply(threads) / 1e9 }
 }
 
 /// Bytes a second that `threads` threads read, each its part; the fastest pass counts.

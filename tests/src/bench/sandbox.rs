@@ -9,14 +9,14 @@ mod judging;
 
 use crate::harness::machine;
 use crate::harness::statistics::median;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context as _, ensure};
 use bubblewrap::Bubblewrap;
 use clap::Args;
 use echo_protocol::wire::content_id::ContentId;
-use echo_sandbox::isolation::{End, Job, Limits, Requirements, Sandbox};
-use echo_sandbox::wasm::{Runtime, Verifier, measure_instantiation};
-use judging::Bench;
+use echo_sandbox::isolation::{End, Job, Requirements, RunLimits, Sandbox};
+use echo_sandbox::wasm::{Runtime, WasmVerifier, measure_instantiation};
+use judging::JudgingBench;
 use serde::Serialize;
 use serde_json::json;
 use std::ffi::OsString;
@@ -76,7 +76,7 @@ struct Round {
 ///
 /// # Errors
 /// When programs cannot be isolated here, bubblewrap or Python is not installed, or something does not end as it should.
-pub fn run(bench: SandboxBench, console: &Console) -> anyhow::Result<Report> {
+pub fn run(bench: SandboxBench, console: &Console) -> anyhow::Result<CommandReport> {
     let requirements = Requirements::default();
     let sandbox = Arc::new(Sandbox::open(&requirements)?);
     ensure!(
@@ -88,7 +88,7 @@ pub fn run(bench: SandboxBench, console: &Console) -> anyhow::Result<Report> {
     console.say(format!("{} {}", peer.version(), peer.flags().join(" ")));
     console.say(format!("ours: {:?}", sandbox.report()));
     let scratch = tempfile::tempdir()?;
-    let judging = Bench::prepare(sandbox.clone(), scratch.path())?;
+    let judging = JudgingBench::prepare(sandbox.clone(), scratch.path())?;
     let bytes = wat::parse_str(VERIFIER)?;
     let verifier = Runtime::new()?.load(ContentId::of(&bytes), &bytes)?;
     let mut rounds = Vec::new();
@@ -108,7 +108,7 @@ pub fn run(bench: SandboxBench, console: &Console) -> anyhow::Result<Report> {
     Ok(judge(console, &rounds, &peer))
 }
 
-fn judge(console: &Console, rounds: &[Round], peer: &Bubblewrap) -> Report {
+fn judge(console: &Console, rounds: &[Round], peer: &Bubblewrap) -> CommandReport {
     let of = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure));
     let empty = of(|round| round.empty_ms[0] / round.empty_ms[1]);
     let python = of(|round| round.python_ms[0] / round.python_ms[1]);
@@ -154,14 +154,14 @@ fn judge(console: &Console, rounds: &[Round], peer: &Bubblewrap) -> Report {
             },
         },
     });
-    Report { passed: missed.is_empty(), json }
+    CommandReport { passed: missed.is_empty(), json }
 }
 
 fn measure(
     sandbox: &Sandbox,
     peer: &Bubblewrap,
-    judging: &Bench,
-    verifier: &Verifier,
+    judging: &JudgingBench,
+    verifier: &WasmVerifier,
 ) -> anyhow::Result<Round> {
     let mut taken: [[Vec<f64>; 2]; 2] = Default::default();
     for number in 0..=RUNS {
@@ -197,7 +197,7 @@ fn isolated(sandbox: &Sandbox, program: &Program) -> anyhow::Result<Duration> {
         files: &[],
         collect: &[],
         stdin: &[],
-        limits: Limits::run(),
+        limits: RunLimits::run(),
     };
     let since = Instant::now();
     let outcome = sandbox.run(&job).with_context(|| format!("running {}", program.path))?;

@@ -2,7 +2,7 @@
 
 use crate::harness::binaries::Binaries;
 use crate::harness::liar::{Liar, PATIENCE};
-use crate::harness::network::{LearnerConfig, Network, NetworkConfig};
+use crate::harness::network::{LearnerConfig, NetworkConfig, TestNetwork};
 use crate::harness::small_run::until;
 use anyhow::Context as _;
 use echo_learner::telemetry::metrics;
@@ -15,9 +15,9 @@ use std::time::Duration;
 const VERSION: PolicyVersion = PolicyVersion(0);
 
 /// A learner, and clients that each have a connection, a key and a stack of groups.
-pub(super) struct Crew {
+pub(super) struct BenchClients {
     /// The learner, and a boot node that does nothing once everybody is connected.
-    pub(super) network: Network,
+    pub(super) network: TestNetwork,
     members: Vec<Member>,
 }
 
@@ -27,7 +27,7 @@ struct Member {
     frames: Vec<Vec<u8>>,
 }
 
-impl Crew {
+impl BenchClients {
     /// Starts a learner with a run file in `dir`, connects `clients`, and has each make its share of `groups` groups with `wrong` as the
     /// wrong answer. The learner is idle when this returns.
     /// Fails when something cannot be started, or does not come in time.
@@ -38,7 +38,7 @@ impl Crew {
         groups: usize,
         wrong: &str,
     ) -> anyhow::Result<Self> {
-        let mut network = Network::start(NetworkConfig {
+        let mut network = TestNetwork::start(NetworkConfig {
             binaries: Binaries::locate()?,
             dir: dir.to_owned(),
             network: "echo-lab".into(),
@@ -48,7 +48,7 @@ impl Crew {
         })
         .await?;
         let path = network.layout().metrics();
-        let idle = |_: &mut Network| metrics::evaluations(&path).ok().filter(|rows| !rows.is_empty());
+        let idle = |_: &mut TestNetwork| metrics::evaluations(&path).ok().filter(|rows| !rows.is_empty());
         until("the first evaluation", PATIENCE, &mut network, idle).await?;
         let list = network.layout().list();
         let members = try_join_all((0..clients).map(|number| Member::join(&list, number))).await?;

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use candle_core::Device;
 use echo_learner::training::batch::{Sequence, micro_batches, pack};
 use echo_learner::training::lr_schedule::Schedule;
-use echo_learner::training::objective::{Evaluation, Known, Objective, Preset, Scored};
+use echo_learner::training::objective::{Evaluation, Known, Objective, Preset, ScoredResponse};
 use echo_learner::training::optimizer::{AdamW, AdamWConfig};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::weights::Weights;
@@ -24,7 +24,7 @@ const STATE_BYTES: u64 = 12;
 
 /// What a process is to train on, and how.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Setting {
+pub struct StepSetting {
     /// Rows of each sequence of the batch.
     pub lengths: Vec<usize>,
     /// How the batch is split into micro-batches.
@@ -48,7 +48,7 @@ pub enum Split {
 
 /// What a process reports.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct StepFigures {
     /// Median over its steps.
     pub tok_s: f64,
     /// Most that it held beyond what it held before its first step, MB.
@@ -57,7 +57,7 @@ pub struct Step {
     pub parameters: u64,
 }
 
-impl Step {
+impl StepFigures {
     /// Memory beyond gradients and moments, MB: what passes through a step.
     pub(super) fn working_mb(&self) -> f64 {
         self.memory_mb - (self.parameters * STATE_BYTES) as f64 / 1e6
@@ -65,13 +65,13 @@ impl Step {
 }
 
 /// The steps of `setting`, in a process of their own.
-pub(super) fn measure(setting: &Setting) -> anyhow::Result<Step> {
+pub(super) fn measure(setting: &StepSetting) -> anyhow::Result<StepFigures> {
     let this = std::env::current_exe().context("where this program lies")?;
     report(Command::new(this).arg("train-step").arg(serde_json::to_string(setting)?))
 }
 
 /// What a process says in the last line of its output.
-pub(super) fn report(command: &mut Command) -> anyhow::Result<Step> {
+pub(super) fn report(command: &mut Command) -> anyhow::Result<StepFigures> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{:?} ended with {}", command.get_program(), output.status);
     let text = String::from_utf8(output.stdout)?;
@@ -80,10 +80,10 @@ pub(super) fn report(command: &mut Command) -> anyhow::Result<Step> {
 }
 
 /// Medians of each figure.
-pub(super) fn median(runs: &[Step]) -> Step {
-    let of = |figure: fn(&Step) -> f64| statistics::median(runs.iter().map(figure));
+pub(super) fn median(runs: &[StepFigures]) -> StepFigures {
+    let of = |figure: fn(&StepFigures) -> f64| statistics::median(runs.iter().map(figure));
     let parameters = runs.first().map_or(0, |run| run.parameters);
-    Step { tok_s: of(|run| run.tok_s), memory_mb: of(|run| run.memory_mb), parameters }
+    StepFigures { tok_s: of(|run| run.tok_s), memory_mb: of(|run| run.memory_mb), parameters }
 }
 
 fn model(vocabulary: usize, longest: usize) -> anyhow::Result<ModelConfig> {
@@ -96,7 +96,7 @@ fn model(vocabulary: usize, longest: usize) -> anyhow::Result<ModelConfig> {
 }
 
 /// A batch of made-up tokens: one prompt token each, so that every row predicts one.
-fn batch(setting: &Setting) -> Vec<Sequence> {
+fn batch(setting: &StepSetting) -> Vec<Sequence> {
     let mut tokens = (0..).map(|t: usize| (t * 7919 % setting.vocabulary) as u32);
     let sequence = |(group, &rows): (usize, &usize)| Sequence {
         prompt: tokens.by_ref().take(1).collect(),
@@ -111,7 +111,7 @@ fn batch(setting: &Setting) -> Vec<Sequence> {
 ///
 /// # Errors
 /// When the model cannot be made, or a step fails.
-pub fn run(setting: &Setting) -> anyhow::Result<Step> {
+pub fn run(setting: &StepSetting) -> anyhow::Result<StepFigures> {
     let config = model(setting.vocabulary, setting.lengths.iter().copied().max().unwrap_or_default())?;
     let decoder = Decoder::trainable(&config, &Weights::random(&config, 0), &Device::Cpu)?;
     let sequences = batch(setting);
@@ -139,7 +139,7 @@ pub fn run(setting: &Setting) -> anyhow::Result<Step> {
     let (_, peak) = memory::resident()?;
     let tokens = setting.lengths.iter().sum::<usize>() as f64;
     ensure!(!seconds.is_empty(), "no step was made");
-    Ok(Step {
+    Ok(StepFigures {
         tok_s: tokens / statistics::median(seconds),
         memory_mb: peak - before,
         parameters: config.parameter_count(),
@@ -159,8 +159,11 @@ fn pass(
     let scored = decoder.score_for_training(&packed, &targets, activations)?;
     let logp: Vec<f64> = scored.scores().logp.iter().map(|logp| f64::from(*logp)).collect();
     let known = Known { behaviour: logp.clone(), advantage: vec![1.0], ..Known::default() };
-    let Evaluation { d_logp, .. } =
-        objective.plan(vec![known], 0)?.evaluate(&[Scored { response: 0, logp: &logp, entropy: &[] }])?;
+    let Evaluation { d_logp, .. } = objective.plan(vec![known], 0)?.evaluate(&[ScoredResponse {
+        response: 0,
+        logp: &logp,
+        entropy: &[],
+    }])?;
     let slopes: Vec<f32> = d_logp.iter().flatten().map(|d| *d as f32).collect();
     Ok(scored.backward(&slopes, None, gradients)?)
 }
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_step_is_made_and_measured() {
-        let setting = Setting {
+        let setting = StepSetting {
             lengths: vec![5, 3, 2],
             split: Split::Tokens(6),
             vocabulary: 64,
@@ -183,6 +186,6 @@ mod tests {
         let step = run(&setting).unwrap();
         assert!(step.tok_s > 0.0 && step.memory_mb > 0.0);
         assert_eq!(step.parameters, 16_915_840 - (8192 - 64) * 384);
-        run(&Setting { split: Split::Sequences(2), ..setting }).unwrap();
+        run(&StepSetting { split: Split::Sequences(2), ..setting }).unwrap();
     }
 }

@@ -3,9 +3,9 @@
 //! Each run is a process of its own, which reports the median of its steps and how much memory it took beyond what it held before the
 //! first.
 
-use super::step::{self, Setting, Split, Step};
+use super::step::{self, Split, StepFigures, StepSetting};
 use crate::harness::machine;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context, ensure};
 use echo_policy::training::decoder::Activations;
 use serde_json::json;
@@ -38,8 +38,8 @@ pub struct TrainBench {
 ///
 /// # Errors
 /// When a process fails.
-pub fn run(bench: &TrainBench, console: &Console) -> anyhow::Result<Report> {
-    let setting = Setting {
+pub fn run(bench: &TrainBench, console: &Console) -> anyhow::Result<CommandReport> {
+    let setting = StepSetting {
         lengths: vec![LENGTH; SEQUENCES],
         split: Split::Tokens(SEQUENCES * LENGTH),
         vocabulary: VOCABULARY,
@@ -56,7 +56,7 @@ pub fn run(bench: &TrainBench, console: &Console) -> anyhow::Result<Report> {
                  torch-venv/bin/pip install torch transformers`, and name it with --python torch-venv/bin/python",
             )?);
         }
-        let of = |runs: &[Step]| {
+        let of = |runs: &[StepFigures]| {
             runs.last()
                 .map_or_else(String::new, |s| format!("{:.0} tokens/s, {:.0} MB", s.tok_s, s.memory_mb))
         };
@@ -77,5 +77,5 @@ pub fn run(bench: &TrainBench, console: &Console) -> anyhow::Result<Report> {
         json["ratios"]["torch"] = json!({"tok_s": speed, "memory": memory});
         console.say(format!("{speed:.2} × PyTorch's tokens/s (at least {MIN_SPEED}), {memory:.2} × its memory (at most {MAX_MEMORY})"));
     }
-    Ok(Report { passed, json })
+    Ok(CommandReport { passed, json })
 }

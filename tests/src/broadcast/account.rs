@@ -2,7 +2,7 @@
 
 /// What a system knows of its own work. What it does not know stays `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Account {
+pub(super) struct SystemAccount {
     /// Payload that nodes received a second time, as a share of what they needed.
     pub(super) duplicate_share: Option<f64>,
     /// Groups that were taken from another neighbour than the one that was asked first.

@@ -1,6 +1,6 @@
 //! What goes wrong in a race, and when.
 
-use super::options::Faults;
+use super::options::RaceFaults;
 use super::site::links::seed_of;
 use echo_protocol::wire::rng::Draws;
 
@@ -13,7 +13,7 @@ const AWAY_MS: [i64; 2] = [500, 2000];
 
 /// What happens to one node of a race.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Fault {
+pub(super) enum RaceFault {
     /// SIGKILL to a node's host.
     Kill(usize),
     /// It is started again with the data directory that it had.
@@ -25,31 +25,31 @@ pub(super) enum Fault {
 }
 
 /// Faults and the seconds after publication at which they are due, in order.
-pub(super) type Schedule = Vec<(f64, Fault)>;
+pub(super) type FaultSchedule = Vec<(f64, RaceFault)>;
 
 /// The faults of a race of `nodes` nodes (hosts 1 to `nodes`) that takes `t_star_s` seconds at best.
-pub(super) fn schedule(faults: &Faults, nodes: usize, t_star_s: f64, seed: u64) -> Schedule {
+pub(super) fn schedule(faults: &RaceFaults, nodes: usize, t_star_s: f64, seed: u64) -> FaultSchedule {
     let mut draws = Draws::new(seed_of(seed, "churn"));
     let mut hosts: Vec<usize> = (1..=nodes).collect();
     draws.shuffle(&mut hosts);
     let killed = (faults.churn * nodes as f64).round() as usize;
-    let mut schedule = Schedule::new();
+    let mut schedule = FaultSchedule::new();
     for (count, host) in hosts.into_iter().take(killed).enumerate() {
         let [first, last] = KILLS_WITHIN;
         let share = first + (last - first) * draws.below(1 << 32) as f64 / (1u64 << 32) as f64;
         let at = share * t_star_s;
-        schedule.push((at, Fault::Kill(host)));
+        schedule.push((at, RaceFault::Kill(host)));
         if count % 2 == 0 {
             let away = draws.between(AWAY_MS[0], AWAY_MS[1]) as f64 / 1000.0;
-            schedule.push((at + away, Fault::Return(host)));
+            schedule.push((at + away, RaceFault::Return(host)));
         }
     }
     if let Some(slow) = faults.slow {
-        let fault = Fault::Slow { forwarder: slow.forwarder - 1, factor: slow.factor };
+        let fault = RaceFault::Slow { forwarder: slow.forwarder - 1, factor: slow.factor };
         schedule.push((MIDWAY * t_star_s, fault));
     }
     if let Some(forwarder) = faults.gone {
-        schedule.push((MIDWAY * t_star_s, Fault::Gone { forwarder: forwarder - 1 }));
+        schedule.push((MIDWAY * t_star_s, RaceFault::Gone { forwarder: forwarder - 1 }));
     }
     schedule.sort_by(|a, b| a.0.total_cmp(&b.0));
     schedule
@@ -62,14 +62,15 @@ mod tests {
 
     #[test]
     fn churn_kills_its_share_and_half_of_them_return_later() {
-        let faults = Faults { churn: 0.3, ..Faults::default() };
+        let faults = RaceFaults { churn: 0.3, ..RaceFaults::default() };
         let schedule = schedule(&faults, 20, 10.0, 7);
-        let kills: Vec<_> = schedule.iter().filter(|(_, fault)| matches!(fault, Fault::Kill(_))).collect();
+        let kills: Vec<_> =
+            schedule.iter().filter(|(_, fault)| matches!(fault, RaceFault::Kill(_))).collect();
         assert_eq!((kills.len(), schedule.len()), (6, 9));
         assert!(kills.iter().all(|(at, _)| (1.0..=9.0).contains(at)));
         for (back, fault) in &schedule {
-            if let Fault::Return(host) = fault {
-                let (at, _) = kills.iter().find(|(_, kill)| *kill == Fault::Kill(*host)).unwrap();
+            if let RaceFault::Return(host) = fault {
+                let (at, _) = kills.iter().find(|(_, kill)| *kill == RaceFault::Kill(*host)).unwrap();
                 assert!((0.5..=2.0).contains(&(back - at)));
             }
         }
@@ -79,10 +80,10 @@ mod tests {
 
     #[test]
     fn slow_and_gone_happen_midway() {
-        let faults = Faults { slow: Some(Slow { forwarder: 1, factor: 0.5 }), gone: Some(2), churn: 0.0 };
+        let faults = RaceFaults { slow: Some(Slow { forwarder: 1, factor: 0.5 }), gone: Some(2), churn: 0.0 };
         let due = schedule(&faults, 8, 10.0, 0);
         let expected =
-            [(4.0, Fault::Slow { forwarder: 0, factor: 0.5 }), (4.0, Fault::Gone { forwarder: 1 })];
+            [(4.0, RaceFault::Slow { forwarder: 0, factor: 0.5 }), (4.0, RaceFault::Gone { forwarder: 1 })];
         assert_eq!(due, expected);
     }
 }

@@ -4,7 +4,7 @@ use echo_protocol::wire::rate::BytesPerSec;
 
 /// A broadcast as the bound sees it: bytes without headers, links without delay.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Bound {
+pub(super) struct FluidBound {
     /// F: the snapshot's size in bytes.
     pub(super) bytes: u64,
     /// B0: what the source may send.
@@ -26,7 +26,7 @@ pub(super) struct BoundNode {
     pub(super) away_s: f64,
 }
 
-impl Bound {
+impl FluidBound {
     /// T*: the bound for the last node, in seconds after publication.
     ///
     /// With a change of capacity on the way, the third term is the moment at which N·F bytes can have been sent. A node that was away
@@ -50,9 +50,9 @@ impl Bound {
 mod tests {
     use super::*;
 
-    fn bound(source: u64, ups: &[u64], down: u64) -> Bound {
+    fn bound(source: u64, ups: &[u64], down: u64) -> FluidBound {
         let node = |up: &u64| BoundNode { up: BytesPerSec(*up), down: BytesPerSec(down), away_s: 0.0 };
-        Bound {
+        FluidBound {
             bytes: 1000,
             source_up: BytesPerSec(source),
             nodes: ups.iter().map(node).collect(),

@@ -23,13 +23,13 @@ pub struct Broadcast {
     /// Nodes' uplinks are drawn between these, each magnitude equally likely.
     pub uneven: Option<Span>,
     /// The policies that are published, the timed one last.
-    pub snapshots: Snapshots,
+    pub snapshots: RaceSnapshots,
     /// Who races; each in every round.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<RaceMode>,
     /// Rounds, in each of which every mode races once.
     pub repeat: u32,
     /// What goes wrong in every race; nothing by default.
-    pub faults: Faults,
+    pub faults: RaceFaults,
     /// Nodes that serve rotten groups, beside the honest ones.
     pub rotten: usize,
     /// Nodes behind a masquerading router; the last ones.
@@ -50,7 +50,7 @@ pub struct Broadcast {
 
 /// Where the policies that are published come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Snapshots {
+pub enum RaceSnapshots {
     /// Random weights of about a given size, made from the seed.
     Random {
         /// Size of the policy in bytes; the model's form allows it within a few per cent.
@@ -70,7 +70,7 @@ pub enum Snapshots {
 
 /// What goes wrong on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Faults {
+pub struct RaceFaults {
     /// This share of the nodes is killed at random moments; half of them come back.
     pub churn: f64,
     /// The uplink of a forwarder becomes slower.
@@ -99,7 +99,7 @@ pub struct Span {
 
 /// A system that races, and how it disseminates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum RaceMode {
     /// Echo with all it can do.
     Echo,
     /// Chains alone, as in ECHO-2 §4.2, without a mesh beside them.
@@ -157,12 +157,12 @@ impl Broadcast {
         );
         ensure!(self.repeat > 0, "--repeat: 1 or more");
         ensure!(
-            self.rotten == 0 || self.modes.iter().all(Mode::is_echo),
+            self.rotten == 0 || self.modes.iter().all(RaceMode::is_echo),
             "--rotten: liars speak Echo's protocol only"
         );
         ensure!(
             !self.own_caps
-                || faults.slow.is_none() && self.rotten == 0 && self.modes.iter().all(Mode::is_echo),
+                || faults.slow.is_none() && self.rotten == 0 && self.modes.iter().all(RaceMode::is_echo),
             "--own-caps: no link can become slower (--slow), and neither liars (--rotten) nor outside systems (peer:) keep caps"
         );
         Ok(())
@@ -174,7 +174,7 @@ impl Broadcast {
     }
 }
 
-impl Mode {
+impl RaceMode {
     /// Whether it is Echo that races.
     #[must_use]
     pub fn is_echo(&self) -> bool {
@@ -182,7 +182,7 @@ impl Mode {
     }
 }
 
-impl FromStr for Mode {
+impl FromStr for RaceMode {
     type Err = ModeError;
 
     fn from_str(text: &str) -> Result<Self, ModeError> {
@@ -205,7 +205,7 @@ impl FromStr for Mode {
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for RaceMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Echo => f.write_str("echo"),
@@ -250,10 +250,10 @@ mod tests {
     #[test]
     fn modes_are_read_as_they_are_shown() {
         for text in ["echo", "chain", "star", "peer:http", "peer:libtorrent", "peer:libtorrent+utp+super"] {
-            assert_eq!(text.parse::<Mode>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<RaceMode>().unwrap().to_string(), text);
         }
         for text in ["", "Echo", "peer:", "echo+utp", "peer:libtorrent+fast"] {
-            assert!(text.parse::<Mode>().is_err(), "{text}");
+            assert!(text.parse::<RaceMode>().is_err(), "{text}");
         }
     }
 

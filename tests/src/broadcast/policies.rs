@@ -1,6 +1,6 @@
 //! The policies that are published: random ones of a given size, small updates of them, or given ones.
 
-use super::options::{Broadcast, Snapshots};
+use super::options::{Broadcast, RaceSnapshots};
 use super::site::links::seed_of;
 use crate::models::character_policy;
 use crate::output::console::Console;
@@ -43,8 +43,8 @@ impl Policies {
 /// Fails when a given one cannot be read, or the disk is full.
 pub(super) fn prepare(broadcast: &Broadcast, dir: &Path, console: &Console) -> anyhow::Result<Policies> {
     let dirs = match &broadcast.snapshots {
-        Snapshots::Given { old, new } => vec![std::path::absolute(old)?, std::path::absolute(new)?],
-        Snapshots::Random { bytes, delta_from } => {
+        RaceSnapshots::Given { old, new } => vec![std::path::absolute(old)?, std::path::absolute(new)?],
+        RaceSnapshots::Random { bytes, delta_from } => {
             console.say(format!("making random policies of {} MiB", bytes >> 20));
             let updates = delta_from.map_or(0, |version| version + 1);
             ensure!(updates < MAX_VERSIONS, "--delta-from: less than {}", MAX_VERSIONS - 1);

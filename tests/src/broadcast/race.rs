@@ -3,12 +3,12 @@
 mod measurement;
 mod node_states;
 
-use super::account::Account;
-use super::faults::{self, Fault, Schedule};
+use super::account::SystemAccount;
+use super::faults::{self, FaultSchedule, RaceFault};
 use super::link_check::LinkCheck;
-use super::options::{Broadcast, Mode};
+use super::options::{Broadcast, RaceMode};
 use super::policies::Policies;
-use super::report::Row;
+use super::report::RaceRow;
 use super::samples::Samples;
 use super::site::Site;
 use super::site::links::{Links, SOURCE};
@@ -51,7 +51,7 @@ pub(super) trait System {
     /// Parts of the snapshot on a complete node's disk that are not what the source published.
     fn differing(&self, host: usize) -> anyhow::Result<u64>;
     /// What the system says of itself.
-    fn account(&mut self) -> anyhow::Result<Account>;
+    fn account(&mut self) -> anyhow::Result<SystemAccount>;
 }
 
 /// A race that is about to be run.
@@ -112,11 +112,11 @@ impl<'a> Race<'a> {
     /// not complete in time are no error.
     pub(super) async fn run<S: System>(
         &self,
-        mode: &Mode,
+        mode: &RaceMode,
         check: Option<LinkCheck>,
         mut site: Site,
         mut system: S,
-    ) -> anyhow::Result<Row> {
+    ) -> anyhow::Result<RaceRow> {
         let mut samples = if self.broadcast.own_caps { Samples::dense() } else { Samples::default() };
         let published = self.until_published(&mut system, &site, &mut samples).await?;
         let mut fates = Fates::new(self.links.nodes());
@@ -185,26 +185,26 @@ impl<'a> Race<'a> {
 
     async fn carry_out<S: System>(
         &self,
-        fault: Fault,
+        fault: RaceFault,
         elapsed: f64,
         fates: &mut Fates,
         system: &mut S,
         site: &mut Site,
     ) -> anyhow::Result<()> {
         match fault {
-            Fault::Kill(host) => {
+            RaceFault::Kill(host) => {
                 system.kill(host).await?;
                 fates.killed(host, elapsed);
             }
-            Fault::Return(host) => {
+            RaceFault::Return(host) => {
                 system.start_again(host, site)?;
                 fates.back(host, elapsed);
             }
-            Fault::Slow { forwarder, factor } => {
+            RaceFault::Slow { forwarder, factor } => {
                 site.slow_down(forwarder, factor)?;
                 fates.fault_s = Some(elapsed);
             }
-            Fault::Gone { forwarder } => {
+            RaceFault::Gone { forwarder } => {
                 system.kill(forwarder).await?;
                 fates.killed(forwarder, elapsed);
                 fates.fault_s = Some(elapsed);
@@ -219,10 +219,10 @@ impl<'a> Race<'a> {
     }
 
     /// Seconds after which the transfer is given up.
-    fn limit(&self, mode: &Mode, best: f64) -> f64 {
+    fn limit(&self, mode: &RaceMode, best: f64) -> f64 {
         let (constant, times) = PATIENCE;
         let star = match mode {
-            Mode::Star | Mode::Http => {
+            RaceMode::Star | RaceMode::Http => {
                 2.0 * (self.policies.bytes * self.broadcast.nodes as u64) as f64
                     / self.broadcast.uplink.0 as f64
             }
@@ -238,13 +238,13 @@ fn seconds(from: UnixMillis, to: UnixMillis) -> f64 {
 }
 
 /// The next fault, if its time has come.
-fn due(schedule: &mut Schedule, elapsed: f64) -> Option<Fault> {
+fn due(schedule: &mut FaultSchedule, elapsed: f64) -> Option<RaceFault> {
     let (at, _) = schedule.first()?;
     (elapsed >= *at).then(|| schedule.remove(0).1)
 }
 
 /// Says which host the i-th forwarder is: the one that has sent the i-th most since publication. Without counters, it is node i.
-fn aim(fault: Fault, samples: &Samples, published: UnixMillis) -> Fault {
+fn aim(fault: RaceFault, samples: &Samples, published: UnixMillis) -> RaceFault {
     let host = |forwarder: usize| {
         let (Some(first), Some(last)) = (samples.at(published), samples.last()) else { return forwarder + 1 };
         let sent = |host: usize| {
@@ -256,8 +256,8 @@ fn aim(fault: Fault, samples: &Samples, published: UnixMillis) -> Fault {
         hosts.get(forwarder).copied().unwrap_or(forwarder + 1)
     };
     match fault {
-        Fault::Slow { forwarder, factor } => Fault::Slow { forwarder: host(forwarder), factor },
-        Fault::Gone { forwarder } => Fault::Gone { forwarder: host(forwarder) },
+        RaceFault::Slow { forwarder, factor } => RaceFault::Slow { forwarder: host(forwarder), factor },
+        RaceFault::Gone { forwarder } => RaceFault::Gone { forwarder: host(forwarder) },
         other => other,
     }
 }

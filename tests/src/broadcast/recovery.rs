@@ -18,7 +18,7 @@ pub(super) const FELT: f64 = 0.75;
 pub(super) const FULL: f64 = 0.9;
 
 /// What one node received: seconds after publication and bytes until then, in order.
-pub(super) struct Course {
+pub(super) struct DownloadCourse {
     /// Bytes received so far, by seconds after publication.
     pub(super) points: Vec<(f64, u64)>,
     /// When it was complete, if ever.
@@ -37,14 +37,14 @@ pub(super) struct Recovery {
 }
 
 /// The recovery of all `courses` from a fault at `fault_s`, where `sustainable` bytes a second are possible for each after it.
-pub(super) fn recovery(courses: &[Course], fault_s: f64, sustainable: f64) -> Recovery {
+pub(super) fn recovery(courses: &[DownloadCourse], fault_s: f64, sustainable: f64) -> Recovery {
     let affected: Vec<_> =
         courses.iter().filter_map(|course| course.recovery(fault_s, sustainable)).collect();
     let longest = affected.iter().copied().try_fold(0.0, |longest: f64, one| Some(longest.max(one?)));
     Recovery { fault_s, affected: affected.len(), recovery_s: longest }
 }
 
-impl Course {
+impl DownloadCourse {
     /// `None` if the node did not feel the fault; else the seconds until it had recovered, if it did.
     fn recovery(&self, fault_s: f64, sustainable: f64) -> Option<Option<f64>> {
         let before = self.rate((fault_s - BEFORE_S).max(0.0), fault_s)?;
@@ -74,14 +74,14 @@ mod tests {
     use super::*;
 
     /// A node that receives at these rates, one for each tenth of a second.
-    fn course(rates: impl IntoIterator<Item = u64>) -> Course {
+    fn course(rates: impl IntoIterator<Item = u64>) -> DownloadCourse {
         let mut sum = 0;
         let mut points = vec![(0.0, 0)];
         for (step, rate) in rates.into_iter().enumerate() {
             sum += rate / 10;
             points.push(((step + 1) as f64 / 10.0, sum));
         }
-        Course { points, complete_s: None }
+        DownloadCourse { points, complete_s: None }
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         let halved = || course((0..100).map(|t| if t < 30 { 100 } else { 50 }));
         assert_eq!(recovery(&[halved()], 3.0, 100.0).recovery_s, None, "never again");
         assert!(recovery(&[halved()], 3.0, 50.0).recovery_s.unwrap() < 1.0);
-        let complete = Course { complete_s: Some(8.0), ..halved() };
+        let complete = DownloadCourse { complete_s: Some(8.0), ..halved() };
         assert_eq!(recovery(&[complete], 3.0, 100.0).recovery_s, Some(5.0));
     }
 }

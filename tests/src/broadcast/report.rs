@@ -3,7 +3,7 @@
 use super::link_check::LinkCheck;
 use super::options::Broadcast;
 use super::recovery::Recovery;
-use crate::output::console::Report;
+use crate::output::console::CommandReport;
 use echo_protocol::wire::rate::BytesPerSec;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 /// One race. `null` is what could not be measured: bytes of interfaces on loopback, or what an outside system does not tell.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct RaceRow {
     /// The system that raced, as the command line names it.
     pub(super) mode: String,
     /// Honest nodes at the start.
@@ -103,7 +103,7 @@ fn flat<S: Serializer>(recovery: &Option<Recovery>, serializer: S) -> Result<S::
     fields.serialize(serializer)
 }
 
-impl Row {
+impl RaceRow {
     /// Whether every living node ended complete, with nothing but what the source published.
     pub(super) fn passed(&self) -> bool {
         self.complete_nodes == self.living_nodes && self.living_nodes > 0 && self.rotten_installed == 0
@@ -168,16 +168,16 @@ impl Row {
 }
 
 /// One race as it is; of several, the one with the median T_bcast of each mode, the first mode's on top, and all of them in `races`.
-pub(super) fn sum_up(broadcast: &Broadcast, rows: &[Row]) -> Report {
-    let passed = !rows.is_empty() && rows.iter().all(Row::passed);
-    let shown = |row: &Row| {
+pub(super) fn sum_up(broadcast: &Broadcast, rows: &[RaceRow]) -> CommandReport {
+    let passed = !rows.is_empty() && rows.iter().all(RaceRow::passed);
+    let shown = |row: &RaceRow| {
         let mut row = row.clone();
         if !broadcast.verbose {
             row.per_node.clear();
         }
         json!(row)
     };
-    let medians: Vec<&Row> =
+    let medians: Vec<&RaceRow> =
         broadcast.modes.iter().filter_map(|mode| median(rows, &mode.to_string())).collect();
     let mut json = medians.first().map_or(Value::Null, |row| shown(row));
     if rows.len() > 1 {
@@ -185,13 +185,13 @@ pub(super) fn sum_up(broadcast: &Broadcast, rows: &[Row]) -> Report {
         json["races"] = rows.iter().map(shown).collect();
     }
     json["seed"] = json!(broadcast.seed);
-    Report { passed, json }
+    CommandReport { passed, json }
 }
 
 /// The race of a mode with the median time; races that nobody finished are the slowest.
-fn median<'a>(rows: &'a [Row], mode: &str) -> Option<&'a Row> {
-    let mut rows: Vec<&Row> = rows.iter().filter(|row| row.mode == mode).collect();
-    let time = |row: &Row| row.t_bcast_s.unwrap_or(f64::INFINITY);
+fn median<'a>(rows: &'a [RaceRow], mode: &str) -> Option<&'a RaceRow> {
+    let mut rows: Vec<&RaceRow> = rows.iter().filter(|row| row.mode == mode).collect();
+    let time = |row: &RaceRow| row.t_bcast_s.unwrap_or(f64::INFINITY);
     rows.sort_by(|a, b| time(a).total_cmp(&time(b)));
     rows.get(rows.len().saturating_sub(1) / 2).copied()
 }

@@ -3,7 +3,7 @@
 use super::site::Site;
 use crate::harness::netns::Counters;
 use crate::harness::process_usage;
-use crate::harness::process_usage::Usage;
+use crate::harness::process_usage::ProcessUsage;
 use echo_protocol::program::clock;
 use echo_protocol::wire::time::UnixMillis;
 
@@ -16,19 +16,19 @@ const MAX_SAMPLES: usize = 36_000;
 
 /// All hosts at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
+pub(super) struct HostSample {
     /// When it was taken, by the one clock of the race.
     pub(super) at: UnixMillis,
     /// By host; `None` where hosts have no interface of their own.
     pub(super) counters: Vec<Option<Counters>>,
     /// By host; `None` while there is no process.
-    pub(super) usage: Vec<Option<Usage>>,
+    pub(super) usage: Vec<Option<ProcessUsage>>,
 }
 
 /// The samples of a race, in order of time.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
-    all: Vec<Sample>,
+    all: Vec<HostSample>,
     every_ms: u64,
 }
 
@@ -60,22 +60,22 @@ impl Samples {
         let at = clock::now();
         let counters = (0..pids.len()).map(|host| site.counters(host)).collect::<Result<Vec<_>, _>>()?;
         let usage = pids.iter().map(|pid| pid.and_then(process_usage::of)).collect();
-        self.all.push(Sample { at, counters, usage });
+        self.all.push(HostSample { at, counters, usage });
         Ok(())
     }
 
     /// All samples so far, oldest first.
-    pub(super) fn all(&self) -> &[Sample] {
+    pub(super) fn all(&self) -> &[HostSample] {
         &self.all
     }
 
     /// The newest sample; `None` before the first.
-    pub(super) fn last(&self) -> Option<&Sample> {
+    pub(super) fn last(&self) -> Option<&HostSample> {
         self.all.last()
     }
 
     /// The last one not after `time`, or the first.
-    pub(super) fn at(&self, time: UnixMillis) -> Option<&Sample> {
+    pub(super) fn at(&self, time: UnixMillis) -> Option<&HostSample> {
         let after = self.all.partition_point(|sample| sample.at <= time);
         self.all.get(after.saturating_sub(1))
     }
@@ -87,7 +87,7 @@ impl Samples {
         origin: UnixMillis,
         passed: fn(Counters) -> u64,
     ) -> Option<f64> {
-        let point = |sample: &Sample| Some((sample.at.0, passed(sample.counters[host]?)));
+        let point = |sample: &HostSample| Some((sample.at.0, passed(sample.counters[host]?)));
         let points: Vec<_> = self.all.iter().filter(|sample| sample.at >= origin).filter_map(point).collect();
         let rate = |(until, last): &(u64, u64)| {
             // The shortest stretch of a second or more that ends here.
@@ -100,7 +100,7 @@ impl Samples {
 
     /// What a host has received, in bytes, with the time in seconds after `origin`.
     pub(super) fn received(&self, host: usize, origin: UnixMillis) -> Vec<(f64, u64)> {
-        let point = |sample: &Sample| {
+        let point = |sample: &HostSample| {
             let at = (sample.at.0 as f64 - origin.0 as f64) / 1000.0;
             sample.counters[host].map(|counters| (at, counters.received))
         };
@@ -112,8 +112,12 @@ impl Samples {
 mod tests {
     use super::*;
 
-    fn sample(at: u64, received: u64) -> Sample {
-        Sample { at: UnixMillis(at), counters: vec![Some(Counters { sent: 0, received })], usage: Vec::new() }
+    fn sample(at: u64, received: u64) -> HostSample {
+        HostSample {
+            at: UnixMillis(at),
+            counters: vec![Some(Counters { sent: 0, received })],
+            usage: Vec::new(),
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where races write: in memory, if there is room. Hosts that would each have a disk share the one of this machine, and when it falls
 //! behind, all of them stand still at once.
 
-use super::options::{Broadcast, Snapshots};
+use super::options::{Broadcast, RaceSnapshots};
 use anyhow::Context as _;
 use echo_protocol::dissemination::KEPT_VERSIONS;
 use std::fs::{self, DirEntry, File, TryLockError};
@@ -15,7 +15,7 @@ const MEMORY: &str = "/dev/shm";
 const PREFIX: &str = "echo-broadcast-passing-";
 
 /// A directory that was asked for and is kept, or one that goes when we go.
-pub(super) enum Scratch {
+pub(super) enum ScratchDir {
     Kept(PathBuf),
     Passing {
         dir: TempDir,
@@ -24,7 +24,7 @@ pub(super) enum Scratch {
     },
 }
 
-impl Scratch {
+impl ScratchDir {
     /// The directory of `--dir`. Without it, one in `TMPDIR` if that is set, else in memory if a race needs at most half of what is
     /// available there, else where temporary files go.
     pub(super) fn new(broadcast: &Broadcast) -> anyhow::Result<Self> {
@@ -85,15 +85,15 @@ fn remove_orphans(parent: &Path) {
 
 /// Bytes that will lie in files at the end of a race, roughly, and an eighth more: each version
 /// that was made for it, and those that each host keeps.
-fn most_written(snapshots: &Snapshots, nodes: usize) -> u64 {
+fn most_written(snapshots: &RaceSnapshots, nodes: usize) -> u64 {
     let (made, kept) = match snapshots {
-        Snapshots::Random { bytes, delta_from } => {
+        RaceSnapshots::Random { bytes, delta_from } => {
             let versions = delta_from.map_or(1, |version| version.saturating_add(2));
             // Those that stay, and the one that comes.
             let held = versions.min(KEPT_VERSIONS as u64 + 1);
             (bytes.saturating_mul(versions), bytes.saturating_mul(held))
         }
-        Snapshots::Given { old, new } => (0, bytes_in(old).saturating_add(bytes_in(new))),
+        RaceSnapshots::Given { old, new } => (0, bytes_in(old).saturating_add(bytes_in(new))),
     };
     let hosts = (nodes + 1) as u64;
     let all = kept.saturating_mul(hosts).saturating_add(made);
@@ -160,7 +160,7 @@ mod tests {
             dir
         };
         let (orphan, other) = (make(&format!("{PREFIX}1")), make("another"));
-        let living = Scratch::passing(parent.path()).unwrap();
+        let living = ScratchDir::passing(parent.path()).unwrap();
         remove_orphans(parent.path());
         assert!(!orphan.exists() && other.exists() && living.path().exists());
         let gone = living.path().to_owned();
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn room_is_counted_for_every_host() {
-        let written = |delta_from| most_written(&Snapshots::Random { bytes: 8 << 20, delta_from }, 7);
+        let written = |delta_from| most_written(&RaceSnapshots::Random { bytes: 8 << 20, delta_from }, 7);
         assert_eq!(written(None), ((8 + 8 * 8) << 20) * 9 / 8);
         assert_eq!(written(Some(8)), ((10 * 8 + 8 * 4 * 8) << 20) * 9 / 8);
     }

@@ -1,6 +1,6 @@
 //! Many simulated networks of relay machines, each drawn from a seed: loss, delay, reordering, crashes, liars.
 
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use echo_protocol::dissemination::simulation;
 use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ type Broken = (u64, String);
 
 /// Simulates on every core. Passes when no rule was broken, every network became complete, and every replay was the same.
 #[must_use]
-pub fn run(simulate: Simulate, console: &Console) -> Report {
+pub fn run(simulate: Simulate, console: &Console) -> CommandReport {
     let begun = Instant::now();
     let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -56,7 +56,7 @@ pub fn run(simulate: Simulate, console: &Console) -> Report {
         "cases": simulate.seeds, "passed": simulate.seeds - failed, "failed": failed, "skipped": 0,
         "first": simulate.first, "replayed": simulate.replay, "broken_seeds": named, "events": events, "seconds": seconds,
     });
-    Report { passed: failed == 0, json }
+    CommandReport { passed: failed == 0, json }
 }
 
 /// Waits for all workers, at most for `longest`.

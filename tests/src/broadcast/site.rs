@@ -13,7 +13,7 @@ pub(crate) mod links;
 
 use super::options::Broadcast;
 use super::site::links::{Links, SOURCE};
-use crate::harness::netns::{Counters, Fabric, Link, NetnsError, congestion, obstacle};
+use crate::harness::netns::{Counters, Fabric, HostLink, NetnsError, congestion, obstacle};
 use anyhow::bail;
 use echo_protocol::wire::rate::BytesPerSec;
 use std::net::Ipv4Addr;
@@ -29,7 +29,7 @@ pub(super) enum Site {
     /// Each host in a namespace of its own.
     Namespaces(Fabric),
     /// All hosts are this machine; programs keep their caps themselves.
-    Loopback(Vec<Link>),
+    Loopback(Vec<HostLink>),
 }
 
 impl Site {
@@ -102,7 +102,7 @@ impl Site {
     }
 
     /// How a host is connected now.
-    pub(super) fn link(&self, host: usize) -> Link {
+    pub(super) fn link(&self, host: usize) -> HostLink {
         match self {
             Self::Namespaces(fabric) => fabric.link(host),
             Self::Loopback(links) => links[host],

@@ -6,7 +6,7 @@ use echo_lab::attack::{self, Attack};
 use echo_lab::demo::UPDATES;
 use echo_lab::harness::cargo::workspace_root;
 use echo_lab::harness::processes::interruptible;
-use echo_lab::output::console::{Console, Report};
+use echo_lab::output::console::{CommandReport, Console};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(super) struct AttackOptions {
 }
 
 impl AttackOptions {
-    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
+    pub(super) fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         interruptible(attack::run(self.attack()?, console))
     }
 

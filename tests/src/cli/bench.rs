@@ -6,18 +6,18 @@ use echo_lab::bench::install::{self, InstallBench};
 use echo_lab::bench::interrupt::{self, InterruptBench};
 use echo_lab::bench::learner_share;
 use echo_lab::bench::learner_share::ShareBench;
-use echo_lab::bench::rollout::{self, Peer as Rival, Programs, RolloutBench, Size};
+use echo_lab::bench::rollout::{self, EnginePrograms, RivalEngine as Rival, RolloutBench, Size};
 use echo_lab::bench::sandbox::{self, SandboxBench};
 use echo_lab::bench::train::{self, TrainBench};
 use echo_lab::bench::{echo_clip, memory_growth, micro_batches};
 use echo_lab::harness::processes::interruptible;
-use echo_lab::output::console::{Console, Report};
+use echo_lab::output::console::{CommandReport, Console};
 use echo_policy::model::precision::Precision;
 use echo_policy::training::decoder::Activations;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Bench {
+pub(super) enum BenchCommand {
     /// A training step against PyTorch's: 17 million parameters, 2,048 tokens, f32.
     Train(TrainOptions),
     /// Dynamic micro-batches against fixed ones, on lengths with a long tail.
@@ -237,7 +237,7 @@ impl RolloutOptions {
         RolloutBench {
             size: self.size.into(),
             peers: self.peers.into_iter().map(rival).collect(),
-            programs: Programs { python: self.python, peers: self.peers_program },
+            programs: EnginePrograms { python: self.python, peers: self.peers_program },
             rounds: self.rounds.into(),
             prompt: self.prompt.into(),
             new: self.new.into(),
@@ -279,8 +279,8 @@ impl TrainOptions {
     }
 }
 
-impl Bench {
-    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
+impl BenchCommand {
+    pub(super) fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         match self {
             Self::Train(options) => train::run(&options.bench(), console),
             Self::MicroBatches { steps, rounds } => micro_batches::run(steps.into(), rounds.into(), console),

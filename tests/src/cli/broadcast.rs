@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use echo_lab::broadcast::{self, Broadcast, Mode, Slow, Snapshots, Span};
+use echo_lab::broadcast::{self, Broadcast, RaceMode, RaceSnapshots, Slow, Span};
 use echo_protocol::wire::rate::BytesPerSec;
 use std::path::PathBuf;
 
@@ -31,13 +31,13 @@ pub(super) struct BroadcastOptions {
     delta_from: Option<u64>,
     /// Two Hugging Face directories instead of random weights: the nodes have OLD, and NEW is timed.
     #[arg(long, value_name = "OLD,NEW", value_parser = pair, conflicts_with_all = ["size", "delta_from"])]
-    policies: Option<Snapshots>,
+    policies: Option<RaceSnapshots>,
     /// Who races: echo, chain, star, peer:libtorrent (also +utp, +super), peer:http.
     #[arg(long, default_value = "echo")]
-    mode: Mode,
+    mode: RaceMode,
     /// Several modes instead, one after the other in every round.
     #[arg(long, value_name = "MODES", value_delimiter = ',', conflicts_with = "mode")]
-    compare: Option<Vec<Mode>>,
+    compare: Option<Vec<RaceMode>>,
     /// Rounds; the medians are reported.
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeat: u32,
@@ -79,7 +79,7 @@ pub(super) struct BroadcastOptions {
 
 impl BroadcastOptions {
     pub(super) fn broadcast(self) -> Broadcast {
-        let random = Snapshots::Random { bytes: self.size, delta_from: self.delta_from };
+        let random = RaceSnapshots::Random { bytes: self.size, delta_from: self.delta_from };
         Broadcast {
             nodes: self.nodes,
             uplink: self.uplink,
@@ -89,7 +89,7 @@ impl BroadcastOptions {
             snapshots: self.policies.unwrap_or(random),
             modes: self.compare.unwrap_or_else(|| vec![self.mode]),
             repeat: self.repeat,
-            faults: broadcast::Faults { churn: self.churn, slow: self.slow, gone: self.gone },
+            faults: broadcast::RaceFaults { churn: self.churn, slow: self.slow, gone: self.gone },
             rotten: self.rotten,
             nat: self.nat,
             congestion: self.congestion,
@@ -112,7 +112,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Two directories of policies, written as OLD,NEW.
-fn pair(text: &str) -> Result<Snapshots, String> {
+fn pair(text: &str) -> Result<RaceSnapshots, String> {
     let (old, new) = text.split_once(',').ok_or_else(|| format!("{text:?} is not OLD,NEW"))?;
-    Ok(Snapshots::Given { old: old.into(), new: new.into() })
+    Ok(RaceSnapshots::Given { old: old.into(), new: new.into() })
 }

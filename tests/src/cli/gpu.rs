@@ -1,9 +1,9 @@
 //! `echo-lab gpu`, and `gpu-check`, which is the lab under another name.
 
 use clap::{Args, Parser, Subcommand};
-use echo_lab::gpu::{self, Check, Pack, Step, StepOptions, check, pack};
+use echo_lab::gpu::{self, GpuCheckPlan, GpuStep, Pack, StepOptions, check, pack};
 use echo_lab::harness::processes::{interruptible, to_its_end};
-use echo_lab::output::console::{Console, Report};
+use echo_lab::output::console::{CommandReport, Console};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ The last line of the output is one JSON object; each step's log and figures are 
 Exit codes: 0 all passed, 1 a step failed or was skipped, 2 nothing could be done, 3 there is no device, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Gpu {
+pub(super) enum GpuCommand {
     /// Build the programs with CUDA and pack them with what they need into one archive for a machine with an NVIDIA card.
     ///
     /// The compiler is that of an installed CUDA toolkit ($CUDA_HOME, nvcc on the path, /usr/local/cuda), or else NVIDIA's from PyPI, which is
@@ -56,7 +56,7 @@ pub(super) struct CheckOptions {
     budget: Duration,
     /// Only these steps, with commas between them.
     #[arg(long, value_name = "STEP", value_enum, value_delimiter = ',')]
-    only: Vec<Step>,
+    only: Vec<GpuStep>,
     /// Try every step at a small size on the processor, in place of a card.
     #[arg(long)]
     rehearse: bool,
@@ -68,7 +68,7 @@ pub(super) struct CheckOptions {
 #[derive(Debug, Args)]
 pub(super) struct StepWords {
     #[arg(value_enum)]
-    step: Step,
+    step: GpuStep,
     #[arg(long)]
     dir: PathBuf,
     #[arg(long)]
@@ -100,8 +100,8 @@ fn budget(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("no step has room in it".into()) } else { Ok(time) }
 }
 
-impl Gpu {
-    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
+impl GpuCommand {
+    pub(super) fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         match self {
             Self::Pack(PackOptions { out, capability }) => {
                 interruptible(pack::run(&Pack { out, capability }, console))
@@ -110,16 +110,17 @@ impl Gpu {
             Self::Step(StepWords { step, dir, rehearse, software }) => {
                 let options = StepOptions { step, dir, rehearse, software };
                 let outcome = interruptible(gpu::run_step(&options))?;
-                Ok(Report { passed: outcome.ok, json: json!(outcome) })
+                Ok(CommandReport { passed: outcome.ok, json: json!(outcome) })
             }
         }
     }
 }
 
 impl CheckOptions {
-    fn execute(self, console: &Console) -> anyhow::Result<Report> {
+    fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         let Self { out, budget, only, rehearse, software } = self;
-        let verdict = to_its_end(check::run(&Check { out, budget, only, rehearse, software }, console))?;
+        let verdict =
+            to_its_end(check::run(&GpuCheckPlan { out, budget, only, rehearse, software }, console))?;
         console.say(verdict.table());
         verdict.report()
     }

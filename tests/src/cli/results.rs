@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use clap::Args;
-use echo_lab::output::console::{Console, Report};
+use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::results::{self, GivenFigure};
 
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub(super) struct ResultsOptions {
 
 impl ResultsOptions {
     /// With `record`, figures are recorded.
-    pub(super) fn execute(self, record: bool, console: &Console) -> anyhow::Result<Report> {
+    pub(super) fn execute(self, record: bool, console: &Console) -> anyhow::Result<CommandReport> {
         let Self { check, figures, made_by } = self;
         ensure!(
             record != figures.is_empty(),

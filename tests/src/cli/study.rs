@@ -4,7 +4,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::bench::rollout::Size;
 use echo_lab::harness::processes::interruptible;
-use echo_lab::output::console::{Console, Report};
+use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::study::audit::{self, AuditStudy};
 use echo_lab::study::kill::{self, KillStudy};
 use echo_lab::study::{self, DelayModel, Study};
@@ -106,7 +106,7 @@ pub(super) enum Delays {
 }
 
 impl StudyCommand {
-    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
+    pub(super) fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         let (name, courses, delays) = match self {
             Self::Audit(options) => return audit::run(&options.into(), console),
             Self::Kill(study) => return interruptible(kill::run(study, console)),

@@ -3,7 +3,7 @@
 use clap::Args;
 use echo_lab::harness::cargo::workspace_root;
 use echo_lab::harness::processes::interruptible;
-use echo_lab::output::console::{Console, Report};
+use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::trouble::soak::{self, Soak};
 use echo_lab::trouble::{self, Trouble};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(super) struct TroubleOptions {
 }
 
 impl TroubleOptions {
-    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
+    pub(super) fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         let Self { only, random, seed, soak, at_once, dir } = self;
         let name = || format!("trouble-{}", echo_protocol::program::clock::now().0);
         let dir = dir.unwrap_or_else(|| workspace_root().join("runs").join(name()));

@@ -2,8 +2,8 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::conformance;
-use echo_lab::output::console::{Console, Report};
-use echo_learner::training::objective::vectors::Precision;
+use echo_lab::output::console::{CommandReport, Console};
+use echo_learner::training::objective::vectors::CheckArithmetic;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -79,7 +79,7 @@ pub(super) enum Arithmetic {
 }
 
 impl Vectors {
-    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
+    pub(super) fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         let report = match self {
             Self::Delta { dir } => return conformance::delta::check(&dir, console),
             Self::Export { python } => return conformance::export::check(&python, console),
@@ -93,10 +93,10 @@ impl Vectors {
                 conformance::tokenizer(&file, tokenizer.as_deref())
             }
             Self::Objectives { file, precision: Arithmetic::F32 } => {
-                conformance::objectives(&file, Precision::F32)
+                conformance::objectives(&file, CheckArithmetic::F32)
             }
             Self::Objectives { file, precision: Arithmetic::F64 } => {
-                conformance::objectives(&file, Precision::F64)
+                conformance::objectives(&file, CheckArithmetic::F64)
             }
         }?;
         Ok(conformance::tell(console, &report))

@@ -10,7 +10,7 @@ mod measure;
 
 pub use measure::{Measure, PASSES};
 
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context, ensure};
 use checkpoint::Checkpoint;
 use echo_protocol::snapshot::delta::Width;
@@ -27,7 +27,7 @@ const DEPTH: usize = 4;
 ///
 /// # Errors
 /// When `dir` cannot be read or holds no case.
-pub fn check(dir: &Path, console: &Console) -> anyhow::Result<Report> {
+pub fn check(dir: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     let mut cases = Vec::new();
     find(dir, DEPTH, &mut cases)?;
     ensure!(!cases.is_empty(), "no directory in {} holds old.safetensors and new.safetensors", dir.display());
@@ -53,7 +53,7 @@ pub fn check(dir: &Path, console: &Console) -> anyhow::Result<Report> {
     let (cases, failed) = (cases.len(), cases.len() - passed);
     console.say(format!("cases    {cases}\npassed   {passed}\nfailed   {failed}"));
     let json = json!({ "cases": cases, "passed": passed, "failed": failed, "directories": directories });
-    Ok(Report { passed: failed == 0, json })
+    Ok(CommandReport { passed: failed == 0, json })
 }
 
 fn find(dir: &Path, depth: usize, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 //! of every token that follows another.
 
 use super::tell;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context, ensure};
 use candle_core::Device;
 use echo_learner::config::RunConfig;
@@ -69,7 +69,7 @@ struct Model {
 ///
 /// # Errors
 /// When a model cannot be made, or `python` lacks `torch` or `transformers` or cannot open what was written.
-pub fn check(python: &Path, console: &Console) -> anyhow::Result<Report> {
+pub fn check(python: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     let dir = tempfile::tempdir()?;
     let made = MODELS
         .iter()

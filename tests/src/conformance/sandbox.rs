@@ -2,10 +2,10 @@
 
 use super::some_cases;
 use crate::harness::statistics::median;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::bail;
 use echo_policy::conformance::vectors::VectorReport;
-use echo_sandbox::conformance::{Agreement, check_lines};
+use echo_sandbox::conformance::{VectorAgreement, check_lines};
 use echo_sandbox::isolation::{Requirements, Sandbox};
 use echo_sandbox::programs::Judge;
 use echo_sandbox::programs::checkers;
@@ -28,7 +28,7 @@ const MAX_MATH_WORST_MS: f64 = 100.0;
 ///
 /// # Errors
 /// When the file cannot be read, or holds no case.
-pub fn math(file: &Path, console: &Console) -> anyhow::Result<Report> {
+pub fn math(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     Ok(timed_math(file, console)?.0)
 }
 
@@ -37,7 +37,7 @@ pub fn math(file: &Path, console: &Console) -> anyhow::Result<Report> {
 ///
 /// # Errors
 /// When the file cannot be read, or holds no case.
-pub fn quick_math(file: &Path, console: &Console) -> anyhow::Result<Report> {
+pub fn quick_math(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     let (mut report, quick) = timed_math(file, console)?;
     if !quick {
         console.say(format!(
@@ -50,7 +50,7 @@ pub fn quick_math(file: &Path, console: &Console) -> anyhow::Result<Report> {
 }
 
 /// The report, and whether every case was quick.
-fn timed_math(file: &Path, console: &Console) -> anyhow::Result<(Report, bool)> {
+fn timed_math(file: &Path, console: &Console) -> anyhow::Result<(CommandReport, bool)> {
     let mut times = Vec::new();
     let found = check_lines(file, |line| {
         let since = Instant::now();
@@ -71,7 +71,7 @@ fn timed_math(file: &Path, console: &Console) -> anyhow::Result<(Report, bool)> 
 ///
 /// # Errors
 /// When the file cannot be read, or holds no case.
-pub fn checkers(file: &Path, console: &Console) -> anyhow::Result<Report> {
+pub fn checkers(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     let found = checkers::vectors::check_file(file)?;
     for message in &found.message_disagreements {
         console.say(format!("  another message: {message}"));
@@ -86,7 +86,7 @@ pub fn checkers(file: &Path, console: &Console) -> anyhow::Result<Report> {
 ///
 /// # Errors
 /// When the file cannot be read, or holds no hand.
-pub fn holdem(file: &Path, console: &Console) -> anyhow::Result<Report> {
+pub fn holdem(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     tell(holdem::vectors::check_oracle(file)?, file, 1.0, console)
 }
 
@@ -94,7 +94,7 @@ pub fn holdem(file: &Path, console: &Console) -> anyhow::Result<Report> {
 ///
 /// # Errors
 /// When the file cannot be read, or holds no hand.
-pub fn phh(file: &Path, console: &Console) -> anyhow::Result<Report> {
+pub fn phh(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     tell(holdem::vectors::check_phh(file)?, file, 1.0, console)
 }
 
@@ -103,7 +103,7 @@ pub fn phh(file: &Path, console: &Console) -> anyhow::Result<Report> {
 ///
 /// # Errors
 /// When the file cannot be read, holds no task, or this machine cannot isolate programs.
-pub fn functions(file: &Path, console: &Console) -> anyhow::Result<Report> {
+pub fn functions(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     let sandbox = Arc::new(Sandbox::open(&Requirements::default())?);
     let judge = Arc::new(Judge::new(sandbox));
     let since = Instant::now();
@@ -121,7 +121,7 @@ pub fn functions(file: &Path, console: &Console) -> anyhow::Result<Report> {
         let change = finding.change.as_deref().unwrap_or("the reference");
         format!("{}, {change}: {}", finding.task, finding.reason)
     });
-    let agreement = Agreement {
+    let agreement = VectorAgreement {
         cases: judged as u64,
         agreed: (accepted + killed + survivors.len()) as u64,
         disagreements: disagreements.collect(),
@@ -134,7 +134,7 @@ pub fn functions(file: &Path, console: &Console) -> anyhow::Result<Report> {
 }
 
 /// What is wrong with every line alike, where no line agrees.
-fn alike(agreement: &Agreement) -> Option<&str> {
+fn alike(agreement: &VectorAgreement) -> Option<&str> {
     let mut reasons =
         agreement.disagreements.iter().map(|told| Some(told.strip_prefix("line ")?.split_once(": ")?.1));
     let first = reasons.next()?.filter(|_| agreement.agreed == 0 && agreement.cases > 1)?;
@@ -143,15 +143,15 @@ fn alike(agreement: &Agreement) -> Option<&str> {
 
 /// Tells how far a file agrees; at least `wanted` of its cases have to.
 pub(super) fn tell(
-    agreement: Agreement,
+    agreement: VectorAgreement,
     file: &Path,
     wanted: f64,
     console: &Console,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<CommandReport> {
     if let Some(alike) = alike(&agreement) {
         bail!("no line of {} agrees, and each says: {alike}; is it a file of another kind?", file.display());
     }
-    let Agreement { cases, agreed, disagreements } = agreement;
+    let VectorAgreement { cases, agreed, disagreements } = agreement;
     let failed = cases - agreed;
     let report =
         VectorReport { cases, passed: agreed, failed, failures: disagreements, ..VectorReport::default() };
@@ -170,12 +170,12 @@ mod tests {
 
     #[test]
     fn enough_agreement_passes_and_less_does_not() {
-        let agreement = |agreed| Agreement { cases: 20, agreed, disagreements: vec!["x".into()] };
+        let agreement = |agreed| VectorAgreement { cases: 20, agreed, disagreements: vec!["x".into()] };
         let told =
             |agreed, wanted| tell(agreement(agreed), Path::new("f"), wanted, &Console::new(true)).unwrap();
         assert!(told(19, 0.95).passed && !told(18, 0.95).passed && !told(19, 1.0).passed);
         assert_eq!(told(19, 0.95).json["agreement"], 0.95);
-        assert!(tell(Agreement::default(), Path::new("f"), 1.0, &Console::new(true)).is_err());
+        assert!(tell(VectorAgreement::default(), Path::new("f"), 1.0, &Console::new(true)).is_err());
     }
 
     #[test]

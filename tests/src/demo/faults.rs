@@ -1,6 +1,6 @@
 //! Who is killed in a demo, and when.
 
-use crate::harness::network::Network;
+use crate::harness::network::TestNetwork;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ const BACK_AFTER: Duration = Duration::from_secs(2);
 
 /// How many are killed, each with SIGKILL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+pub struct DemoFaults {
     /// Volunteers. Every second one comes back, the others are gone for good.
     pub nodes: usize,
     /// Whether the learner is killed, once.
@@ -26,7 +26,7 @@ enum Fault {
 
 /// Faults that are still to come.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(super) struct DemoSchedule {
     /// Kills that are to come, by the update at which they are due.
     kills: VecDeque<(u64, Fault)>,
     /// Returns that are to come, by the moment at which they are due.
@@ -34,9 +34,9 @@ pub(super) struct Schedule {
     learner_is_up: bool,
 }
 
-impl Faults {
+impl DemoFaults {
     /// Spreads the faults over the run: volunteers from a fifth of it on, the learner in the middle.
-    pub(super) fn schedule(&self, updates: u64) -> Schedule {
+    pub(super) fn schedule(&self, updates: u64) -> DemoSchedule {
         let node = |n: usize| {
             let fault = Fault::KillNode { index: n, comes_back: n % 2 == 1 };
             (updates / 5 + n as u64 * updates / 10, fault)
@@ -46,18 +46,22 @@ impl Faults {
             kills.push((updates / 2 + 1, Fault::KillLearner));
         }
         kills.sort_by_key(|(update, _)| *update);
-        Schedule { kills: kills.into(), returns: VecDeque::new(), learner_is_up: true }
+        DemoSchedule { kills: kills.into(), returns: VecDeque::new(), learner_is_up: true }
     }
 }
 
-impl Schedule {
+impl DemoSchedule {
     /// Whether the learner is meant to run.
     pub(super) fn learner_is_up(&self) -> bool {
         self.learner_is_up
     }
 
     /// Carries out what is due at `update`, and says what that was.
-    pub(super) async fn due(&mut self, update: u64, network: &mut Network) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn due(
+        &mut self,
+        update: u64,
+        network: &mut TestNetwork,
+    ) -> anyhow::Result<Vec<String>> {
         let mut notes = Vec::new();
         while let Some((_, fault)) = self.kills.pop_front_if(|(at, _)| update >= *at) {
             notes.push(self.carry_out(fault, network).await?);
@@ -68,7 +72,7 @@ impl Schedule {
         Ok(notes)
     }
 
-    async fn carry_out(&mut self, fault: Fault, network: &mut Network) -> anyhow::Result<String> {
+    async fn carry_out(&mut self, fault: Fault, network: &mut TestNetwork) -> anyhow::Result<String> {
         let back = Instant::now() + BACK_AFTER;
         match fault {
             Fault::KillNode { index, comes_back } => {
@@ -107,10 +111,10 @@ mod tests {
 
     #[test]
     fn faults_are_spread_over_the_run_and_every_second_volunteer_returns() {
-        let schedule = Faults { nodes: 2, learner: true }.schedule(500);
+        let schedule = DemoFaults { nodes: 2, learner: true }.schedule(500);
         let kill = |index, comes_back| Fault::KillNode { index, comes_back };
         let expected = [(100, kill(0, false)), (150, kill(1, true)), (251, Fault::KillLearner)];
         assert_eq!(schedule.kills, expected);
-        assert!(Faults::default().schedule(500).kills.is_empty());
+        assert!(DemoFaults::default().schedule(500).kills.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Reads a running demo's files into what is shown.
 
-use crate::harness::network::Network;
+use crate::harness::network::TestNetwork;
 use crate::output::live::{LiveState, NodeView};
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::telemetry::metrics::UpdateRow;
@@ -16,7 +16,7 @@ const MAX_LOOK: u64 = 16 << 20;
 const NEWEST: f64 = 0.1;
 
 /// The state so far, and how far the metrics have been read.
-pub(super) struct Watch {
+pub(super) struct DemoWatch {
     metrics: PathBuf,
     read: u64,
     /// A line that was not yet ended at the last look.
@@ -24,7 +24,7 @@ pub(super) struct Watch {
     state: LiveState,
 }
 
-impl Watch {
+impl DemoWatch {
     /// A watch of the run in `dir` that has read nothing yet.
     pub(super) fn new(dir: &RunDir, updates: u64) -> Self {
         let state = LiveState { updates, ..LiveState::default() };
@@ -32,7 +32,7 @@ impl Watch {
     }
 
     /// Takes in what is new.
-    pub(super) fn look(&mut self, network: &Network) -> anyhow::Result<LiveState> {
+    pub(super) fn look(&mut self, network: &TestNetwork) -> anyhow::Result<LiveState> {
         if let Ok(mut file) = File::open(&self.metrics) {
             if file.metadata()?.len() < self.read {
                 // A resumed learner took rows back: what they said is said again.
@@ -72,7 +72,7 @@ impl Watch {
     }
 }
 
-fn node(network: &Network, index: usize) -> NodeView {
+fn node(network: &TestNetwork, index: usize) -> NodeView {
     let status = network.node_status(index);
     let version = status.as_ref().and_then(|s| s.get("version")).and_then(Value::as_u64);
     let remark = (!network.node_is_up(index)).then(|| "killed".to_owned());

@@ -1,8 +1,8 @@
 //! Whether a demo did what it is there to show.
 
 use super::{Demo, STALENESS_BUDGET, UPDATES};
-use crate::output::console::{Console, Report};
-use echo_learner::telemetry::summary::Summary;
+use crate::output::console::{CommandReport, Console};
+use echo_learner::telemetry::summary::RunSummary;
 use serde_json::{Value, json};
 
 /// The starting policy may answer at most this share of the held-out orders: more would leave nothing to learn.
@@ -16,10 +16,10 @@ const LEAST_AFTER: [f64; 2] = [0.70, 0.65];
 /// account may not fall below it.
 pub(super) fn judge(
     demo: &Demo,
-    summary: &Summary,
+    summary: &RunSummary,
     accepted_by_nodes: u64,
     wall_s: f64,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<CommandReport> {
     let disturbed = demo.faults.nodes > 0 || demo.faults.learner;
     let least = LEAST_AFTER[usize::from(disturbed)];
     let whole = demo.updates >= UPDATES;
@@ -44,11 +44,11 @@ pub(super) fn judge(
         fields.insert("dir".into(), json!(demo.dir));
         fields.insert("missed".into(), json!(missed));
     }
-    Ok(Report { passed: missed.is_empty(), json })
+    Ok(CommandReport { passed: missed.is_empty(), json })
 }
 
 /// Says the outcome in a few lines.
-pub(super) fn tell(console: &Console, summary: &Summary, report: &Report) {
+pub(super) fn tell(console: &Console, summary: &RunSummary, report: &CommandReport) {
     let s = summary;
     console.say(format!(
         "accuracy     {:.3} → {:.3} ({} held-out orders)",
@@ -76,10 +76,10 @@ pub(super) fn tell(console: &Console, summary: &Summary, report: &Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::Faults;
+    use crate::demo::DemoFaults;
 
-    fn judged(change: impl FnOnce(&mut Summary), faults: Faults) -> bool {
-        let mut summary = Summary {
+    fn judged(change: impl FnOnce(&mut RunSummary), faults: DemoFaults) -> bool {
+        let mut summary = RunSummary {
             updates: UPDATES,
             accuracy_before: Some(0.4),
             accuracy_after: Some(0.67),
@@ -87,7 +87,7 @@ mod tests {
             acknowledged: 10,
             trained: 8,
             dropped: [("stale".to_owned(), 2)].into(),
-            ..Summary::default()
+            ..RunSummary::default()
         };
         change(&mut summary);
         let demo = Demo { nodes: 4, updates: UPDATES, dir: "x".into(), faults, build: true };
@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn every_goal_counts() {
-        let kills = Faults { nodes: 2, learner: true };
+        let kills = DemoFaults { nodes: 2, learner: true };
         assert!(judged(|_| (), kills));
-        assert!(!judged(|_| (), Faults::default()), "an undisturbed run is held to more");
-        assert!(judged(|s| s.accuracy_after = Some(0.7), Faults::default()));
+        assert!(!judged(|_| (), DemoFaults::default()), "an undisturbed run is held to more");
+        assert!(judged(|s| s.accuracy_after = Some(0.7), DemoFaults::default()));
         assert!(!judged(|s| s.accuracy_before = Some(0.5), kills));
         assert!(!judged(|s| s.max_staleness = 4, kills));
         assert!(!judged(|s| s.trained = 7, kills), "a trajectory was lost");
-        let forgotten = |s: &mut Summary| (s.acknowledged, s.trained) = (9, 7);
+        let forgotten = |s: &mut RunSummary| (s.acknowledged, s.trained) = (9, 7);
         assert!(!judged(forgotten, kills), "the learner forgot what it had acknowledged");
     }
 }

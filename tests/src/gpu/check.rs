@@ -5,8 +5,8 @@
 mod verdict;
 
 use super::kit::Kit;
-use super::steps::{Outcome, Step, StepOptions};
-use crate::harness::processes::{Output, Process};
+use super::steps::{GpuStep, GpuStepOutcome, StepOptions};
+use crate::harness::processes::{Process, ProcessOutput};
 use crate::output::console::{CHECKS_FAILED, Console, Interrupted};
 use anyhow::{Context as _, ensure};
 use echo_protocol::program::signals::requested;
@@ -17,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub use verdict::{Ended, Verdict};
+pub use verdict::{EndedStep, GpuVerdict};
 
 /// The object for scripts, in the output directory.
 const VERDICT: &str = "gpu-check.json";
@@ -30,13 +30,13 @@ const STEP_FAILED: i32 = CHECKS_FAILED as i32;
 
 /// What is checked, and for how long.
 #[derive(Clone, Debug)]
-pub struct Check {
+pub struct GpuCheckPlan {
     /// Where logs and results go; a directory of its own where nobody names one.
     pub out: Option<PathBuf>,
     /// Time for all steps together; steps for which too little is left are skipped.
     pub budget: Duration,
     /// The steps that run; all of them where this is empty.
-    pub only: Vec<Step>,
+    pub only: Vec<GpuStep>,
     /// At a small size on the processor, to see that everything would run.
     pub rehearse: bool,
     /// Take Vulkan in software where there is no card, at a small size.
@@ -47,7 +47,7 @@ pub struct Check {
 ///
 /// # Errors
 /// [`Interrupted`]; when nothing can be written to the output directory, or this program cannot be started again. A step that fails is part of the verdict.
-pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
+pub async fn run(check: &GpuCheckPlan, console: &Console) -> anyhow::Result<GpuVerdict> {
     let started = Instant::now();
     let out = place(check.out.as_deref())?;
     let kit = Kit::beside_this_program()?;
@@ -56,16 +56,16 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
     console.say(libraries.to_string());
     let mut stop = pin!(requested());
     let mut ended = Vec::new();
-    for step in Step::ALL.into_iter().filter(|step| check.only.is_empty() || check.only.contains(step)) {
+    for step in GpuStep::ALL.into_iter().filter(|step| check.only.is_empty() || check.only.contains(step)) {
         let left = check.budget.saturating_sub(started.elapsed());
-        let needed = step.expected(check.rehearse || (check.software && step == Step::Wgpu));
+        let needed = step.expected(check.rehearse || (check.software && step == GpuStep::Wgpu));
         if left < needed {
             let why = format!(
                 "skipped: takes some {} s, and {} s of the budget are left",
                 needed.as_secs(),
                 left.as_secs()
             );
-            ended.push(Ended::skipped(step, why));
+            ended.push(EndedStep::skipped(step, why));
         } else {
             let limit = left.min(step.limit());
             console.say(format!("{step}: {}, at most {} s …", step.about(), limit.as_secs()));
@@ -75,7 +75,7 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
             console.say(format!("{step}: {last}"));
         }
     }
-    let verdict = Verdict::new(ended, &kit, started.elapsed());
+    let verdict = GpuVerdict::new(ended, &kit, started.elapsed());
     let path = out.join(VERDICT);
     fs::write(&path, format!("{}\n", verdict.json())).with_context(|| path.display().to_string())?;
     Ok(verdict)
@@ -85,7 +85,7 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
 /// are not written over.
 fn place(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     let is_used = |dir: &Path| {
-        let steps = Step::ALL.iter().map(|step| step.name());
+        let steps = GpuStep::ALL.iter().map(|step| step.name());
         steps.chain([VERDICT]).any(|name| dir.join(name).exists())
     };
     let out = match asked {
@@ -104,13 +104,13 @@ fn place(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
 
 /// Runs one step to its end or its limit.
 async fn start(
-    step: Step,
-    check: &Check,
+    step: GpuStep,
+    check: &GpuCheckPlan,
     out: &Path,
     limit: Duration,
     libraries: &crate::gpu::libraries::Libraries,
     stop: Pin<&mut impl Future<Output = ()>>,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<EndedStep> {
     let options =
         StepOptions { step, dir: out.join(step.name()), rehearse: check.rehearse, software: check.software };
     fs::create_dir_all(&options.dir)
@@ -120,7 +120,7 @@ async fn start(
     command.args(options.words());
     libraries.pass_to(&mut command);
     let since = Instant::now();
-    let mut process = Process::start(step.name(), command, Output::Log(log.clone()))?;
+    let mut process = Process::start(step.name(), command, ProcessOutput::Log(log.clone()))?;
     let ended = tokio::select! {
         ended = process.wait(limit) => ended,
         () = stop => {
@@ -130,13 +130,13 @@ async fn start(
     };
     let seconds = since.elapsed().as_secs_f64();
     let cut_short = |what: String, log: String| {
-        let found = Outcome::load(&options.dir).unwrap_or_default();
+        let found = GpuStepOutcome::load(&options.dir).unwrap_or_default();
         found.cut_short(format!("{what}; the end of its log:\n{log}"))
     };
     let outcome = match ended {
         // Whoever ends otherwise left half of a result at the most.
-        Ok(status) if matches!(status.code(), Some(0 | STEP_FAILED)) => Outcome::load(&options.dir)
-            .unwrap_or_else(|error| Outcome::failed(format!("its result cannot be read: {error:#}"))),
+        Ok(status) if matches!(status.code(), Some(0 | STEP_FAILED)) => GpuStepOutcome::load(&options.dir)
+            .unwrap_or_else(|error| GpuStepOutcome::failed(format!("its result cannot be read: {error:#}"))),
         Ok(status) => cut_short(format!("ended with {status}"), process.log_tail()),
         Err(_) => {
             // What a driver does not let go of in time ends with its own step only.
@@ -144,7 +144,7 @@ async fn start(
             cut_short(format!("not done within {} s", limit.as_secs()), process.log_tail())
         }
     };
-    Ok(Ended::new(step, seconds, outcome, log))
+    Ok(EndedStep::new(step, seconds, outcome, log))
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(place(Some(&out)).unwrap(), out);
         fs::write(out.join("notes"), "mine").unwrap();
         place(Some(&out)).unwrap();
-        fs::create_dir(out.join(Step::Survey.name())).unwrap();
+        fs::create_dir(out.join(GpuStep::Survey.name())).unwrap();
         let refused = place(Some(&out)).unwrap_err().to_string();
         assert!(refused.contains("--out") && out.join("notes").exists(), "{refused}");
     }

@@ -11,8 +11,8 @@ mod toolkit;
 use super::kit::{ABOUT, CHECK, Kit, MODELS, reference_data};
 use crate::harness::cargo;
 use crate::harness::cargo::{BUILD_LIMIT, workspace_root};
-use crate::harness::processes::{Output, Process};
-use crate::output::console::{Console, Report};
+use crate::harness::processes::{Process, ProcessOutput};
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 use std::fs;
@@ -52,7 +52,7 @@ pub struct Pack {
 ///
 /// # Errors
 /// When there is no compiler and none can be fetched, the build fails, a program would not start elsewhere, or the archive cannot be written.
-pub async fn run(pack: &Pack, console: &Console) -> anyhow::Result<Report> {
+pub async fn run(pack: &Pack, console: &Console) -> anyhow::Result<CommandReport> {
     let target = workspace_root().join(TARGET);
     let toolkit = Toolkit::find_or_fetch(console).await?;
     console.say(format!("CUDA {} in {}", toolkit.release, toolkit.home.display()));
@@ -76,7 +76,7 @@ pub async fn run(pack: &Pack, console: &Console) -> anyhow::Result<Report> {
     let fits = bytes <= MOST_BYTES;
     let claims =
         [json!({"claim": format!("the archive has at most {} MiB", MOST_BYTES >> 20), "holds": fits})];
-    Ok(Report {
+    Ok(CommandReport {
         passed: fits,
         json: json!({"passed": fits, "archive": pack.out, "bytes": bytes, "kit": kit, "claims": claims}),
     })
@@ -98,7 +98,8 @@ async fn build(
     command.env("CUDA_COMPUTE_CAP", pack.capability.to_string()).env("LIBRARY_PATH", link);
     // The first build is the only one.
     command.env("CARGO_INCREMENTAL", "0");
-    let mut build = Process::start("cargo build", command, Output::Inherit).context("cannot start cargo")?;
+    let mut build =
+        Process::start("cargo build", command, ProcessOutput::Inherit).context("cannot start cargo")?;
     let status = build.wait(BUILD_LIMIT).await?;
     ensure!(status.success(), "the build failed ({status}); see the compiler's messages above");
     Ok(())

@@ -1,6 +1,6 @@
 //! The steps of a check: what each is called, how long it may take, and what it found.
 //!
-//! Each is a function that fills an [`Outcome`] as it goes, so that what was measured before a failure is kept.
+//! Each is a function that fills an [`GpuStepOutcome`] as it goes, so that what was measured before a failure is kept.
 
 mod card;
 mod generate;
@@ -12,7 +12,7 @@ mod wgpu;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use echo_policy::generation::device::{About, Device, Found, Survey};
+use echo_policy::generation::device::{About, Device, FoundDevice, Survey};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -25,7 +25,7 @@ const RESULT: &str = "result.json";
 
 /// A step. They run in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Step {
+pub enum GpuStep {
     /// What there is: devices, driver, memory, how fast it copies and multiplies.
     Survey,
     /// Whether its numbers are right.
@@ -44,7 +44,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct StepOptions {
     /// The one step that the process runs.
-    pub step: Step,
+    pub step: GpuStep,
     /// Where its files go.
     pub dir: PathBuf,
     /// At a small size on the processor.
@@ -55,7 +55,7 @@ pub struct StepOptions {
 
 /// What a step found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct GpuStepOutcome {
     /// Whether all that it claims holds.
     pub ok: bool,
     /// Whether there was no device to try.
@@ -76,7 +76,7 @@ pub struct Outcome {
 #[error("no device: {0}")]
 struct NoDevice(String);
 
-impl Step {
+impl GpuStep {
     /// All, in their order.
     pub const ALL: [Self; 6] =
         [Self::Survey, Self::Vectors, Self::Generate, Self::Train, Self::Loop, Self::Wgpu];
@@ -134,7 +134,7 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for GpuStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -157,7 +157,7 @@ impl StepOptions {
     }
 
     /// The device that nodes would generate on through CUDA; in a rehearsal the processor stands in for it.
-    fn cuda(&self) -> anyhow::Result<Found> {
+    fn cuda(&self) -> anyhow::Result<FoundDevice> {
         let survey = Survey::take();
         let wanted = |about: &About| match about {
             About::Cuda { .. } => !self.rehearse,
@@ -174,9 +174,9 @@ impl StepOptions {
     }
 
     /// The adapter of the wgpu backend: a card, or software where that is allowed.
-    fn vulkan(&self) -> anyhow::Result<Found> {
+    fn vulkan(&self) -> anyhow::Result<FoundDevice> {
         let survey = Survey::take();
-        let is_wgpu = |found: &Found| matches!(&found.about, About::Wgpu { adapter, .. } if self.software || *adapter != "software");
+        let is_wgpu = |found: &FoundDevice| matches!(&found.about, About::Wgpu { adapter, .. } if self.software || *adapter != "software");
         let found = survey.found.into_iter().find(is_wgpu);
         let none = || {
             NoDevice("no card answers through Vulkan, which needs the driver and libvulkan1; --software takes Vulkan in software".into())
@@ -185,13 +185,13 @@ impl StepOptions {
     }
 }
 
-impl Default for Outcome {
+impl Default for GpuStepOutcome {
     fn default() -> Self {
         Self { ok: true, absent: false, figures: Map::new(), claims: Vec::new(), reason: None, place: None }
     }
 }
 
-impl Outcome {
+impl GpuStepOutcome {
     /// One that failed before anything was found.
     pub(super) fn failed(reason: String) -> Self {
         Self { ok: false, reason: Some(reason), ..Self::default() }
@@ -262,17 +262,17 @@ impl Outcome {
 ///
 /// # Errors
 /// When the result cannot be written.
-pub async fn run(options: &StepOptions) -> anyhow::Result<Outcome> {
+pub async fn run(options: &StepOptions) -> anyhow::Result<GpuStepOutcome> {
     fs::create_dir_all(&options.dir)?;
     let place = options.dir.join(RESULT);
-    let mut outcome = Outcome { place: Some(place.clone()), ..Outcome::default() };
+    let mut outcome = GpuStepOutcome { place: Some(place.clone()), ..GpuStepOutcome::default() };
     let done = match options.step {
-        Step::Survey => survey::run(options, &mut outcome),
-        Step::Vectors => vectors::run(options, &mut outcome),
-        Step::Generate => generate::run(options, &mut outcome),
-        Step::Train => train::run(options, &mut outcome),
-        Step::Loop => training_loop::run(options, &mut outcome).await,
-        Step::Wgpu => wgpu::run(options, &mut outcome),
+        GpuStep::Survey => survey::run(options, &mut outcome),
+        GpuStep::Vectors => vectors::run(options, &mut outcome),
+        GpuStep::Generate => generate::run(options, &mut outcome),
+        GpuStep::Train => train::run(options, &mut outcome),
+        GpuStep::Loop => training_loop::run(options, &mut outcome).await,
+        GpuStep::Wgpu => wgpu::run(options, &mut outcome),
     };
     if let Err(error) = done {
         // What failed before has failed, whatever is missing.
@@ -290,17 +290,18 @@ mod tests {
     #[test]
     fn what_was_found_before_a_step_is_cut_short_is_kept_and_has_not_passed() {
         let dir = tempfile::tempdir().unwrap();
-        let mut outcome = Outcome { place: Some(dir.path().join(RESULT)), ..Outcome::default() };
+        let mut outcome =
+            GpuStepOutcome { place: Some(dir.path().join(RESULT)), ..GpuStepOutcome::default() };
         outcome.figure("rate", 3);
         outcome.claim("it counts", true);
-        let found = Outcome::load(dir.path()).unwrap().cut_short("killed".into());
+        let found = GpuStepOutcome::load(dir.path()).unwrap().cut_short("killed".into());
         assert_eq!((found.figures["rate"].as_u64(), found.claims.len()), (Some(3), 1));
         assert!(!found.ok && found.reason.as_deref() == Some("killed"));
     }
 
     #[test]
     fn a_part_that_fails_leaves_the_others_and_is_named() {
-        let mut outcome = Outcome::default();
+        let mut outcome = GpuStepOutcome::default();
         outcome.part("one", Err(anyhow::anyhow!("broken")));
         outcome.part("two", Ok(()));
         outcome.part("three", Err(anyhow::anyhow!("gone")));
@@ -313,8 +314,8 @@ mod tests {
     #[test]
     fn the_words_of_a_step_are_those_that_the_command_line_takes() {
         let options =
-            StepOptions { step: Step::Loop, dir: "some where".into(), rehearse: true, software: false };
+            StepOptions { step: GpuStep::Loop, dir: "some where".into(), rehearse: true, software: false };
         assert_eq!(options.words(), ["gpu", "step", "loop", "--dir", "some where", "--rehearse"]);
-        assert!(Step::ALL.iter().all(|step| step.expected(false) <= step.limit()));
+        assert!(GpuStep::ALL.iter().all(|step| step.expected(false) <= step.limit()));
     }
 }

@@ -1,6 +1,6 @@
 //! The cargo that builds and tests this workspace.
 
-use crate::harness::processes::{Output, Process};
+use crate::harness::processes::{Process, ProcessOutput};
 use crate::output::console::Console;
 use anyhow::{Context as _, bail};
 use std::env;
@@ -56,7 +56,8 @@ pub async fn build_tests(console: &Console) -> anyhow::Result<()> {
 
 async fn build(what: &str, words: &[&str], console: &Console) -> anyhow::Result<()> {
     console.say(format!("building {what}: cargo {}", words.join(" ")));
-    let mut cargo = Process::start("cargo", command(words), Output::Inherit).context("cannot build")?;
+    let mut cargo =
+        Process::start("cargo", command(words), ProcessOutput::Inherit).context("cannot build")?;
     let status = cargo.wait(BUILD_LIMIT).await?;
     if !status.success() {
         bail!("cargo {} failed ({status}); see the compiler's messages above", words[0]);

@@ -13,8 +13,8 @@ mod work;
 pub use consumer::receive;
 pub use corrupt_parent::{ROTTEN, RottenParent};
 pub use envelope::Envelope;
-pub use learner::{Learner, News};
-pub use work::Order;
+pub use learner::{HeartbeatNews, LearnerConnection};
+pub use work::LiarOrder;
 
 use anyhow::{Context as _, bail};
 use echo_learner::common::workload::Workload;
@@ -42,7 +42,7 @@ const LISTEN: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
 pub struct Liar {
     host: Host,
     key: NodeKey,
-    learner: Learner,
+    learner: LearnerConnection,
     workload: Workload,
     /// The stream that groups go out on; opened when it is first needed.
     stream: Option<Stream>,
@@ -77,13 +77,13 @@ impl Liar {
         let mut tasks = JoinSet::new();
         tasks.spawn(ignore(events));
         host.dial(peer, vec![address.clone()]).await?;
-        Self::member(secret, host.clone(), Learner::new(host, peer, false), tasks).await
+        Self::member(secret, host.clone(), LearnerConnection::new(host, peer, false), tasks).await
     }
 
     async fn member(
         secret: [u8; 32],
         host: Host,
-        learner: Learner,
+        learner: LearnerConnection,
         tasks: JoinSet<()>,
     ) -> anyhow::Result<Self> {
         let (run, charter) = Charter::open(&learner.charter().await?)?;
@@ -106,7 +106,7 @@ impl Liar {
 
     /// The line to the learner.
     #[must_use]
-    pub fn learner(&self) -> &Learner {
+    pub fn learner(&self) -> &LearnerConnection {
         &self.learner
     }
 
@@ -136,7 +136,7 @@ pub(crate) async fn enter(
     listen: &[String],
     agent: &str,
     relays: bool,
-) -> anyhow::Result<(Host, Learner, JoinSet<()>)> {
+) -> anyhow::Result<(Host, LearnerConnection, JoinSet<()>)> {
     let text = std::fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
     let list = peer_list::open(&text, clock::wall(), &mut Trust::default())?;
     let (_, key) = list.learners().next().context("the list names no run")?;
@@ -150,7 +150,7 @@ pub(crate) async fn enter(
     let mut tasks = JoinSet::new();
     tasks.spawn(ignore(events));
     reach(&host, learner, &list).await?;
-    Ok((host.clone(), Learner::new(host, learner, relays), tasks))
+    Ok((host.clone(), LearnerConnection::new(host, learner, relays), tasks))
 }
 
 /// Connects to the learner by way of the list's peers.

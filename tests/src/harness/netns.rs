@@ -23,7 +23,7 @@ pub use error::NetnsError;
 
 use counters::CounterFile;
 use echo_protocol::wire::rate::BytesPerSec;
-use slot::Slot;
+use slot::NamespaceSlot;
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -43,7 +43,7 @@ const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 168, 1, 2), Ipv4Addr::new(192, 
 
 /// How a host is connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct HostLink {
     /// What it may send; unlimited if `None`.
     pub up: Option<BytesPerSec>,
     /// What it may receive; unlimited if `None`.
@@ -58,13 +58,13 @@ pub struct Link {
 #[derive(Debug)]
 pub struct Fabric {
     hosts: Vec<Host>,
-    slot: Slot,
+    slot: NamespaceSlot,
 }
 
 #[derive(Debug)]
 struct Host {
     name: String,
-    link: Link,
+    link: HostLink,
     address: Ipv4Addr,
     counters: CounterFile,
 }
@@ -80,14 +80,14 @@ impl Fabric {
     ///
     /// # Errors
     /// [`NetnsError`]; what was built until then is removed.
-    pub fn create(links: &[Link]) -> Result<Self, NetnsError> {
+    pub fn create(links: &[HostLink]) -> Result<Self, NetnsError> {
         if let Some(obstacle) = obstacle(links.iter().any(|link| link.nat)) {
             return Err(obstacle);
         }
         if links.len() > MAX_HOSTS {
             return Err(NetnsError::TooMany(links.len()));
         }
-        let mut fabric = Self { hosts: Vec::new(), slot: Slot::take()? };
+        let mut fabric = Self { hosts: Vec::new(), slot: NamespaceSlot::take()? };
         let bridge = fabric.bridge();
         ip(&format!("netns add {bridge}"))?;
         ip(&format!("-n {bridge} link add br0 type bridge"))?;
@@ -119,7 +119,7 @@ impl Fabric {
 
     /// How a host is connected.
     #[must_use]
-    pub fn link(&self, host: usize) -> Link {
+    pub fn link(&self, host: usize) -> HostLink {
         self.hosts[host].link
     }
 
@@ -178,7 +178,7 @@ impl Fabric {
         format!("{}sw", self.slot.prefix())
     }
 
-    fn add(&mut self, link: Link) -> Result<(), NetnsError> {
+    fn add(&mut self, link: HostLink) -> Result<(), NetnsError> {
         let (index, bridge, prefix) = (self.hosts.len(), self.bridge(), self.slot.prefix());
         let name = format!("{prefix}{index}");
         let [high, low] = u16::try_from(index + 1).unwrap_or(u16::MAX).to_be_bytes();

@@ -8,11 +8,11 @@ mod layout;
 mod ready;
 
 pub(crate) use config::section;
-pub use config::{LearnerConfig, NetworkConfig, NodeConfig};
-pub use layout::Layout;
+pub use config::{LearnerConfig, NetworkConfig, TestNodeConfig};
+pub use layout::NetworkLayout;
 
 use crate::harness::binaries::Binaries;
-use crate::harness::processes::{Output, Process};
+use crate::harness::processes::{Process, ProcessOutput};
 use anyhow::{Context as _, bail, ensure};
 use echo_learner::storage::run_dir::RunDir;
 use echo_protocol::program::keyfile;
@@ -37,9 +37,9 @@ const LISTEN: [&str; 2] = ["/ip4/127.0.0.1/udp/0/quic-v1", "/ip4/127.0.0.1/tcp/0
 
 /// A running network. Dropped, every process of it is killed.
 #[derive(Debug)]
-pub struct Network {
+pub struct TestNetwork {
     config: NetworkConfig,
-    layout: Layout,
+    layout: NetworkLayout,
     learner_key: PublicKey,
     // Fields are dropped in this order: volunteers first, so that none of them logs the end of the others.
     nodes: Vec<Option<Process>>,
@@ -48,12 +48,12 @@ pub struct Network {
     /// Where it listens, so that it comes back where the list says.
     bootstrap_addresses: Vec<String>,
     /// How processes are started that are not started plainly, by their names.
-    starts: BTreeMap<String, Start>,
+    starts: BTreeMap<String, ProcessStart>,
 }
 
 /// How a process is started.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Start {
+pub(crate) struct ProcessStart {
     /// Another program than the network's.
     pub(crate) program: Option<PathBuf>,
     /// What a shell does before it becomes the process: limits, redirections, variables.
@@ -70,15 +70,15 @@ struct Draft<'a> {
     runs: Vec<ListedRun>,
 }
 
-impl Network {
+impl TestNetwork {
     /// Starts bootstrap node, learner and volunteers, in this order. Returns when all are started; the learner and the
     /// volunteers then still have to find each other.
     ///
     /// # Errors
     /// What could not be started, with the end of its log.
     pub async fn start(config: NetworkConfig) -> anyhow::Result<Self> {
-        let layout =
-            Layout::create(&config.dir).with_context(|| format!("cannot use {}", config.dir.display()))?;
+        let layout = NetworkLayout::create(&config.dir)
+            .with_context(|| format!("cannot use {}", config.dir.display()))?;
         let learner_key = keyfile::load_or_create(&layout.learner_identity())?.public();
         let command = Command::new(&config.binaries.bootstrap);
         let (bootstrap, peers) = start_bootstrap(command, &LISTEN, &layout).await?;
@@ -106,7 +106,7 @@ impl Network {
 
     /// Where the files of the network are.
     #[must_use]
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &NetworkLayout {
         &self.layout
     }
 
@@ -140,7 +140,7 @@ impl Network {
         self.nodes[index].is_some()
     }
 
-    /// What a volunteer last wrote of itself ([`Layout::node_status`]).
+    /// What a volunteer last wrote of itself ([`NetworkLayout::node_status`]).
     #[must_use]
     pub fn node_status(&self, index: usize) -> Option<serde_json::Value> {
         self.layout.node_status(self.node_name(index))
@@ -150,13 +150,13 @@ impl Network {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn add_node(&mut self, node: NodeConfig) -> anyhow::Result<usize> {
+    pub fn add_node(&mut self, node: TestNodeConfig) -> anyhow::Result<usize> {
         let index = self.announce_node(node);
         self.start_node(index).map(|()| index)
     }
 
     /// Adds a volunteer to those of the configuration, which is started later, and returns its index.
-    pub fn announce_node(&mut self, node: NodeConfig) -> usize {
+    pub fn announce_node(&mut self, node: TestNodeConfig) -> usize {
         self.config.nodes.push(node);
         self.nodes.push(None);
         self.nodes.len() - 1
@@ -167,7 +167,7 @@ impl Network {
     /// # Errors
     /// When it is up already or cannot be started.
     pub fn start_node(&mut self, index: usize) -> anyhow::Result<()> {
-        let NodeConfig { name, threads, device, arguments, environment } = &self.config.nodes[index];
+        let TestNodeConfig { name, threads, device, arguments, environment } = &self.config.nodes[index];
         ensure!(self.nodes[index].is_none(), "{name} is up already");
         let mut command = self.program(name, &self.config.binaries.node);
         command.arg("run").arg("--data-dir").arg(self.layout.node_dir(name));
@@ -177,7 +177,7 @@ impl Network {
             command.args(["--listen", address]);
         }
         command.args(arguments).envs(environment);
-        self.nodes[index] = Some(Process::start(name, command, Output::Log(self.layout.log(name)))?);
+        self.nodes[index] = Some(Process::start(name, command, ProcessOutput::Log(self.layout.log(name)))?);
         Ok(())
     }
 
@@ -286,7 +286,7 @@ impl Network {
     }
 
     /// How a process will be started from now on.
-    pub(crate) fn start_of(&mut self, who: &str) -> &mut Start {
+    pub(crate) fn start_of(&mut self, who: &str) -> &mut ProcessStart {
         self.starts.entry(who.to_owned()).or_default()
     }
 
@@ -371,7 +371,8 @@ impl Network {
 
     fn spawn_learner(&mut self, mut command: Command) -> anyhow::Result<()> {
         command.envs(&self.config.learner.environment);
-        self.learner = Some(Process::start("learner", command, Output::Log(self.layout.log("learner")))?);
+        self.learner =
+            Some(Process::start("learner", command, ProcessOutput::Log(self.layout.log("learner")))?);
         Ok(())
     }
 }
@@ -380,7 +381,7 @@ impl Network {
 pub(crate) async fn start_bootstrap(
     mut command: Command,
     listen: &[impl AsRef<str>],
-    layout: &Layout,
+    layout: &NetworkLayout,
 ) -> anyhow::Result<(Process, Vec<String>)> {
     let addresses = layout.addresses();
     // What an earlier network in this directory wrote is of no use.
@@ -389,7 +390,7 @@ pub(crate) async fn start_bootstrap(
     for address in listen {
         command.args(["--listen", address.as_ref()]);
     }
-    let mut bootstrap = Process::start("bootstrap", command, Output::Log(layout.log("bootstrap")))?;
+    let mut bootstrap = Process::start("bootstrap", command, ProcessOutput::Log(layout.log("bootstrap")))?;
     let peers = lines_of(&addresses, &mut bootstrap, BOOTSTRAP_LIMIT).await?;
     Ok((bootstrap, peers))
 }
@@ -397,7 +398,7 @@ pub(crate) async fn start_bootstrap(
 /// Signs the network's list of these peers and one run.
 pub(crate) async fn sign_list(
     binaries: &Binaries,
-    layout: &Layout,
+    layout: &NetworkLayout,
     network: &str,
     peers: Vec<String>,
     run: ListedRun,
@@ -410,7 +411,7 @@ pub(crate) async fn sign_list(
     let mut command = Command::new(&binaries.bootstrap);
     command.arg("sign-list").arg("--input").arg(input).arg("--key").arg(layout.keeper_key());
     command.arg("--output").arg(list);
-    let mut signer = Process::start("sign-list", command, Output::Log(layout.log("sign-list")))?;
+    let mut signer = Process::start("sign-list", command, ProcessOutput::Log(layout.log("sign-list")))?;
     let status = signer.wait(SIGN_LIMIT).await?;
     if !status.success() {
         bail!("the peer list was not signed ({status}):\n{}", signer.log_tail());

@@ -5,7 +5,7 @@ use std::fs;
 
 /// What a process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Usage {
+pub(crate) struct ProcessUsage {
     /// Resident memory now, in bytes.
     pub(crate) rss: u64,
     /// The most that it ever was.
@@ -19,7 +19,7 @@ pub(crate) struct Usage {
 }
 
 /// What the process uses now; `None` where the system does not say, or when it has ended.
-pub(crate) fn of(pid: u32) -> Option<Usage> {
+pub(crate) fn of(pid: u32) -> Option<ProcessUsage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let number = |name: &str| {
@@ -30,7 +30,7 @@ pub(crate) fn of(pid: u32) -> Option<Usage> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     let ticks = ticks()? + ticks()?;
-    Some(Usage {
+    Some(ProcessUsage {
         rss: number("VmRSS:")? << 10,
         rss_peak: number("VmHWM:")? << 10,
         cpu_s: ticks as f64 / per_second(),

@@ -22,7 +22,7 @@ const REAP_PAUSE: Duration = Duration::from_millis(1);
 
 /// Where a process writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum ProcessOutput {
     /// Standard output and error, interleaved, are appended to this file.
     Log(PathBuf),
     /// Both go to our own standard error.
@@ -46,20 +46,20 @@ impl Process {
     /// # Errors
     /// [`ProcessError::Log`] when its log cannot be opened, [`ProcessError::Start`]
     /// when it cannot start.
-    pub fn start(name: &str, command: Command, output: Output) -> Result<Self, ProcessError> {
+    pub fn start(name: &str, command: Command, output: ProcessOutput) -> Result<Self, ProcessError> {
         let program = command.get_program().to_owned();
         let mut command = tokio::process::Command::from(command);
         command.stdin(Stdio::null()).kill_on_drop(true);
         match &output {
-            Output::Log(path) => {
+            ProcessOutput::Log(path) => {
                 let (out, err) =
                     log::open(path).map_err(|source| ProcessError::Log { path: path.clone(), source })?;
                 command.stdout(out).stderr(err);
             }
-            Output::Inherit => {
+            ProcessOutput::Inherit => {
                 command.stdout(std::io::stderr()).stderr(Stdio::inherit());
             }
-            Output::Lines => {
+            ProcessOutput::Lines => {
                 command.stdout(Stdio::piped()).stderr(Stdio::inherit());
             }
         }
@@ -69,7 +69,7 @@ impl Process {
         let name = name.to_owned();
         let failed = |source| ProcessError::Start { name: name.clone(), program: program.into(), source };
         let child = command.spawn().map_err(failed)?;
-        let log = if let Output::Log(path) = output { Some(path) } else { None };
+        let log = if let ProcessOutput::Log(path) = output { Some(path) } else { None };
         Ok(Self { name, child, log })
     }
 
@@ -85,7 +85,7 @@ impl Process {
         self.child.id()
     }
 
-    /// The standard output of a process started with [`Output::Lines`], once.
+    /// The standard output of a process started with [`ProcessOutput::Lines`], once.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }

@@ -1,7 +1,7 @@
 //! A run so small that every step of it takes milliseconds, for whole-system tests.
 
 use crate::harness::binaries::Binaries;
-use crate::harness::network::{LearnerConfig, Network, NetworkConfig};
+use crate::harness::network::{LearnerConfig, NetworkConfig, TestNetwork};
 use crate::output::console::Console;
 use anyhow::bail;
 use std::path::Path;
@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// When something cannot be built or started.
-pub async fn start(dir: &Path, updates: u32) -> anyhow::Result<Network> {
+pub async fn start(dir: &Path, updates: u32) -> anyhow::Result<TestNetwork> {
     start_with(dir, updates, &[]).await
 }
 
@@ -32,7 +32,7 @@ pub async fn start_with(
     dir: &Path,
     updates: u32,
     changes: &[(&str, &str, Value)],
-) -> anyhow::Result<Network> {
+) -> anyhow::Result<TestNetwork> {
     start_settings(dir, settings(updates, changes)?).await
 }
 
@@ -45,7 +45,7 @@ pub async fn start_on(
     updates: u32,
     task: &str,
     changes: &[(&str, &str, Value)],
-) -> anyhow::Result<Network> {
+) -> anyhow::Result<TestNetwork> {
     let mut settings = settings(updates, changes)?;
     settings.insert("task".into(), task.into());
     start_settings(dir, settings).await
@@ -63,9 +63,9 @@ fn settings(updates: u32, changes: &[(&str, &str, Value)]) -> anyhow::Result<Tab
     Ok(settings)
 }
 
-async fn start_settings(dir: &Path, settings: Table) -> anyhow::Result<Network> {
+async fn start_settings(dir: &Path, settings: Table) -> anyhow::Result<TestNetwork> {
     let binaries = Binaries::locate_or_build(&Console::new(true), false).await?;
-    Network::start(NetworkConfig {
+    TestNetwork::start(NetworkConfig {
         binaries,
         dir: dir.to_owned(),
         network: "echo-lab".into(),
@@ -83,8 +83,8 @@ async fn start_settings(dir: &Path, settings: Table) -> anyhow::Result<Network> 
 pub async fn until<T>(
     what: &str,
     limit: Duration,
-    network: &mut Network,
-    mut look: impl FnMut(&mut Network) -> Option<T>,
+    network: &mut TestNetwork,
+    mut look: impl FnMut(&mut TestNetwork) -> Option<T>,
 ) -> anyhow::Result<T> {
     let begun = Instant::now();
     loop {

@@ -5,7 +5,7 @@ use echo_learner::common::workload::Workload;
 use echo_learner::config::TrainSection;
 use echo_learner::intake::buffer::StoredGroup;
 use echo_learner::training::evaluation::evaluate;
-use echo_learner::training::local_rollouts::{Answer, answers};
+use echo_learner::training::local_rollouts::{LocalAnswer, answers};
 use echo_learner::training::lr_schedule::Schedule;
 use echo_learner::training::trainer::{Trainer, example};
 use echo_policy::generation::Policy;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// What the policy is, and what it learns.
-pub(crate) struct Setting {
+pub(crate) struct PracticeSetting {
     /// Name of the run.
     pub(crate) name: &'static str,
     /// The model: Qwen3 form, characters as tokens.
@@ -50,7 +50,7 @@ pub(crate) struct Practice {
 }
 
 impl Practice {
-    pub(crate) fn new(setting: Setting) -> anyhow::Result<Self> {
+    pub(crate) fn new(setting: PracticeSetting) -> anyhow::Result<Self> {
         let model = ModelConfig::tiny_qwen3(setting.sizes)?;
         let key = NodeKey::from_secret([1; 32]);
         let charter = Charter {
@@ -146,9 +146,9 @@ impl Practice {
         Ok((first..).zip(answers).map(|(counter, answers)| self.group(counter, answers)).collect())
     }
 
-    fn group(&self, counter: u64, answers: Vec<Answer>) -> StoredGroup {
+    fn group(&self, counter: u64, answers: Vec<LocalAnswer>) -> StoredGroup {
         let correct = answers.iter().map(|answer| answer.verdict.correct).collect();
-        let trajectories = answers.into_iter().map(Answer::trajectory).collect();
+        let trajectories = answers.into_iter().map(LocalAnswer::trajectory).collect();
         let group = TrajectoryGroup {
             run: self.workload.run,
             lease: LeaseId(0),

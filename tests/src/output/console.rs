@@ -21,7 +21,7 @@ pub struct Console {
 
 /// What a command found.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct CommandReport {
     /// Whether every check passed.
     pub passed: bool,
     /// The object that `--json` prints.
@@ -68,7 +68,7 @@ impl Console {
 
     /// The command's last word: the JSON object if asked for, and the exit code.
     #[must_use]
-    pub fn finish(&self, outcome: anyhow::Result<Report>) -> ExitCode {
+    pub fn finish(&self, outcome: anyhow::Result<CommandReport>) -> ExitCode {
         let (json, code) = judge(outcome);
         if let Some(error) = json.get("error").and_then(Value::as_str) {
             eprintln!("echo-lab: {error}");
@@ -80,10 +80,10 @@ impl Console {
     }
 }
 
-fn judge(outcome: anyhow::Result<Report>) -> (Value, u8) {
+fn judge(outcome: anyhow::Result<CommandReport>) -> (Value, u8) {
     match outcome {
-        Ok(Report { passed: true, json }) => (json, 0),
-        Ok(Report { passed: false, json }) => (json, CHECKS_FAILED),
+        Ok(CommandReport { passed: true, json }) => (json, 0),
+        Ok(CommandReport { passed: false, json }) => (json, CHECKS_FAILED),
         Err(error) if error.is::<NoDevice>() => {
             (error.downcast::<NoDevice>().map(|absent| absent.0).unwrap_or_default(), NO_DEVICE)
         }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn every_outcome_has_its_code_and_one_object() {
-        let report = |passed| Ok(Report { passed, json: json!({"failed": 1}) });
+        let report = |passed| Ok(CommandReport { passed, json: json!({"failed": 1}) });
         assert_eq!(judge(report(true)).1, 0);
         assert_eq!(judge(report(false)).1, CHECKS_FAILED);
         let (json, code) = judge(Err(anyhow::anyhow!("no such file").context("reading x\ny")));

@@ -6,7 +6,7 @@ use super::provenance::Stamp;
 use super::record::{JudgedBy, Measurement, append_lines};
 use super::records::FILE;
 use crate::harness::cargo::workspace_root;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
 use serde_json::json;
 use std::path::Path;
@@ -53,14 +53,14 @@ pub fn record_given(
     figures: &[GivenFigure],
     command: Option<&str>,
     console: &Console,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<CommandReport> {
     let root = workspace_root();
     let book = Book::read(&root)?;
     let stamp = Stamp::of_this_run(&root, &book.goals)?;
     append(&root, &book, &stamp, figures, command)?;
     let records = figures.len();
     console.say(format!("{records} figures written to {FILE}; `cargo lab results` puts them on the page"));
-    Ok(Report { passed: true, json: json!({"passed": true, "recorded": records}) })
+    Ok(CommandReport { passed: true, json: json!({"passed": true, "recorded": records}) })
 }
 
 /// Appends them below `root`, whose goals and records are in `book`.

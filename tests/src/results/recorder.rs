@@ -11,9 +11,9 @@ use super::goals_and_records::Book;
 use super::provenance::Stamp;
 use super::record::append_lines;
 use super::records::FILE;
-use super::report_lookup::Found;
+use super::report_lookup::GoalFinding;
 use crate::harness::cargo::workspace_root;
-use crate::output::console::{Console, NotRecorded, Report};
+use crate::output::console::{CommandReport, Console, NotRecorded};
 use anyhow::{bail, ensure};
 use serde_json::{Value, json};
 use std::env;
@@ -63,8 +63,8 @@ impl Recorder {
     /// # Errors
     /// [`NotRecorded`], which has the report, when a figure is not where its goal says, or cannot be written.
     /// All others are written nevertheless.
-    pub fn record(&self, report: Report, console: &Console) -> anyhow::Result<Report> {
-        let Report { passed, json } = report;
+    pub fn record(&self, report: CommandReport, console: &Console) -> anyhow::Result<CommandReport> {
+        let CommandReport { passed, json } = report;
         let mut outcome = self.look(passed, &json);
         if let Err(error) = append_lines(&self.root, &outcome.lines) {
             outcome.lines.clear();
@@ -77,7 +77,7 @@ impl Recorder {
         };
         fields.insert("recorded".to_owned(), json!(outcome.lines.len()));
         if outcome.problems.is_empty() {
-            return Ok(Report { passed, json: Value::Object(fields) });
+            return Ok(CommandReport { passed, json: Value::Object(fields) });
         }
         fields.insert("error".to_owned(), json!(outcome.problems.join("; ")));
         Err(NotRecorded(Value::Object(fields)).into())
@@ -103,7 +103,7 @@ impl Recorder {
                 outcome.unpassed.push(id);
                 continue;
             }
-            let line = Found::of(goal, at, json)
+            let line = GoalFinding::of(goal, at, json)
                 .and_then(|found| found.measurement(goal, command).checked_line(&self.stamp, &book.goals));
             match line {
                 Ok(line) => outcome.lines.push(line),

@@ -13,7 +13,7 @@ const DIGITS: i32 = 4;
 
 /// What was found of a goal.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct GoalFinding {
     figure: Figure,
     judged: JudgedBy,
     runs: Option<u64>,
@@ -52,7 +52,7 @@ impl Looked<'_> {
     }
 }
 
-impl Found {
+impl GoalFinding {
     /// Looks where `goal` says that its figures are, `at` first. Fails when a pointer leads to nothing, or
     /// to something of another kind; the error names goal and pointer.
     pub(super) fn of(goal: &GoalEntry, at: &str, json: &Value) -> anyhow::Result<Self> {

@@ -15,11 +15,11 @@ mod rates;
 
 use super::worker_pool;
 use crate::models::random_weights::Size;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::Context;
-use arms::{Absent, Arm, Expected};
+use arms::{Absent, AuditArm, ExpectedFinding};
 use cost::Cost;
-use echo_policy::audit::{Audit, Draw, Evidence, Fault};
+use echo_policy::audit::{Audit, AuditFault, Draw, Evidence};
 use echo_policy::generation::Policy;
 use echo_policy::sampling::SamplingParams;
 use policies::Versions;
@@ -82,14 +82,14 @@ fn params(tokens: u32) -> SamplingParams {
 /// What became of one response.
 struct Verdict {
     evidence: Evidence,
-    fault: Option<Fault>,
+    fault: Option<AuditFault>,
 }
 
 /// Trains, lets everybody answer, audits, and says what was found. Passes when false alarms, detection and cost are within their bounds.
 ///
 /// # Errors
 /// When training or the engine fails, or the results cannot be written.
-pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<Report> {
+pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<CommandReport> {
     let since = Instant::now();
     let path = study.out.join(LINES);
     let cannot = || format!("cannot write {}", path.display());
@@ -127,11 +127,11 @@ pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<Report> {
         "claims": claims,
         "seconds": since.elapsed().as_secs_f64(),
     });
-    Ok(Report { passed, json })
+    Ok(CommandReport { passed, json })
 }
 
 /// Has an arm answer all its orders, and audits each response.
-fn try_arm(arm: &Arm, versions: &Versions) -> anyhow::Result<Seen> {
+fn try_arm(arm: &AuditArm, versions: &Versions) -> anyhow::Result<Seen> {
     let orders = arm.responses;
     let firsts: Vec<usize> = (0..orders).step_by(TOGETHER).collect();
     let auditing = versions.newest(arm.precision)?;
@@ -145,7 +145,7 @@ fn try_arm(arm: &Arm, versions: &Versions) -> anyhow::Result<Seen> {
 }
 
 /// Audits one response with the limits of its arm.
-fn judge(arm: &Arm, policy: &Arc<Policy>, order: &Order, claim: &Claim) -> anyhow::Result<Verdict> {
+fn judge(arm: &AuditArm, policy: &Arc<Policy>, order: &Order, claim: &Claim) -> anyhow::Result<Verdict> {
     let params = params(claim.tokens.len() as u32);
     let draws: Vec<Draw> = (0..claim.tokens.len())
         .map(|at| Draw { at, position: at as u32, logprob: claim.logprobs[at] })
@@ -163,7 +163,7 @@ fn kept(seen: &Seen) -> serde_json::Value {
 }
 
 /// What an arm came to, for scripts.
-fn result(arm: &Arm, seen: &Seen) -> serde_json::Value {
+fn result(arm: &AuditArm, seen: &Seen) -> serde_json::Value {
     json!({
         "arm": arm.name, "expected": arm.expected, "declared": arm.precision.name(), "audited_in": arm.precision.name(),
         "limits": {"border": arm.tolerance.border, "off": arm.tolerance.off, "mean": arm.tolerance.mean, "max": arm.tolerance.max},
@@ -178,7 +178,7 @@ fn result(arm: &Arm, seen: &Seen) -> serde_json::Value {
     })
 }
 
-fn row(arm: &Arm, seen: &Seen) -> String {
+fn row(arm: &AuditArm, seen: &Seen) -> String {
     let (Rate { count, of }, [border, mean, max]) = (seen.found, seen.kept_but_for(FALSE_ALARMS));
     format!(
         "  {:<44} {:<4} {count:>5} of {of:>5} found ({:.4} to {:.4}); |Δ log p| mean {:.1e}, p99 {:.1e}, max {:.1e}; {:.1e} of tokens off; \
@@ -194,26 +194,26 @@ fn row(arm: &Arm, seen: &Seen) -> String {
     )
 }
 
-fn claims(arms: &[Arm], rows: &[Seen], study: &AuditStudy, cost: &Cost) -> Vec<serde_json::Value> {
+fn claims(arms: &[AuditArm], rows: &[Seen], study: &AuditStudy, cost: &Cost) -> Vec<serde_json::Value> {
     let mut claims = Vec::new();
     for (arm, seen) in arms.iter().zip(rows) {
         let (share, bounds) = (seen.found.share(), [seen.found.at_least(), seen.found.at_most()]);
         let (text, holds) = match arm.expected {
-            Expected::Honest => (
+            ExpectedFinding::Honest => (
                 format!(
                     "{}: at most {FALSE_ALARMS} of {} honest responses are found",
                     arm.name, arm.responses
                 ),
                 share <= FALSE_ALARMS,
             ),
-            Expected::Found => (
+            ExpectedFinding::Found => (
                 format!(
                     "in {}, {}: at least {DETECTION} are found at {} tokens",
                     arm.precision, arm.name, study.tokens
                 ),
                 share >= DETECTION,
             ),
-            Expected::Weaker => continue,
+            ExpectedFinding::Weaker => continue,
         };
         claims.push(json!({"claim": text, "holds": holds, "figures": {"share": share, "ci95": bounds}}));
     }
@@ -245,7 +245,7 @@ mod tests {
             seed: 3,
             out: dir.path().to_owned(),
         };
-        let Report { json, .. } = run(&study, &Console::new(true)).unwrap();
+        let CommandReport { json, .. } = run(&study, &Console::new(true)).unwrap();
         let results = json["results"].as_array().unwrap();
         let lines = std::fs::read_to_string(dir.path().join(LINES)).unwrap();
         let lines: Vec<serde_json::Value> =

@@ -1,8 +1,8 @@
 //! Courses as a picture: the mean over seeds of each arm, with its 95 % interval as a band.
 
 use super::Study;
-use super::course::Course;
-use super::plans::Plan;
+use super::course::SeedCourse;
+use super::plans::StudyPlan;
 use super::statistics::Mean;
 use crate::output::plot::{FONT, SIZE, register_font};
 use anyhow::anyhow;
@@ -16,10 +16,10 @@ use std::path::Path;
 const GRID: RGBColor = RGBColor(225, 225, 225);
 
 /// Draws one picture for each delay of the study: `NAME-delay-D.png` in its directory.
-pub(super) fn draw(plan: &Plan, courses: &[&[Course]], study: &Study) -> anyhow::Result<()> {
+pub(super) fn draw(plan: &StudyPlan, courses: &[&[SeedCourse]], study: &Study) -> anyhow::Result<()> {
     let delays: BTreeSet<u64> = plan.arms.iter().map(|arm| arm.delay.updates).collect();
     for delay in delays {
-        let arms: Vec<(&str, &[Course])> = plan
+        let arms: Vec<(&str, &[SeedCourse])> = plan
             .arms
             .iter()
             .zip(courses)
@@ -38,7 +38,7 @@ fn picture(
     path: &Path,
     title: &str,
     updates: u64,
-    arms: &[(&str, &[Course])],
+    arms: &[(&str, &[SeedCourse])],
 ) -> Result<(), Box<dyn std::error::Error>> {
     register_font()?;
     let root = BitMapBackend::new(path, SIZE).into_drawing_area();
@@ -90,14 +90,14 @@ fn legend<'a, B: DrawingBackend + 'a, C: CoordTranslate>(
 }
 
 /// A line of the picture, with its name in the legend.
-pub(super) struct Line {
+pub(super) struct PlotLine {
     pub(super) name: String,
     /// Positive on both axes, or not drawn.
     pub(super) points: Vec<(f64, Mean)>,
 }
 
 /// Draws lines over logarithmic axes, with their 95 % intervals as bands.
-pub(super) fn lines(path: &Path, title: &str, x: &str, y: &str, series: &[Line]) -> anyhow::Result<()> {
+pub(super) fn lines(path: &Path, title: &str, x: &str, y: &str, series: &[PlotLine]) -> anyhow::Result<()> {
     logarithmic(path, title, (x, y), series)
         .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
 }
@@ -106,7 +106,7 @@ fn logarithmic(
     path: &Path,
     title: &str,
     (x, y): (&str, &str),
-    series: &[Line],
+    series: &[PlotLine],
 ) -> Result<(), Box<dyn std::error::Error>> {
     register_font()?;
     let all = || series.iter().flat_map(|line| &line.points);
@@ -158,7 +158,7 @@ fn extent(values: impl Iterator<Item = f64>) -> Range<f64> {
 }
 
 /// The mean accuracy over seeds at each evaluation.
-fn points(courses: &[Course]) -> Vec<(f64, Mean)> {
+fn points(courses: &[SeedCourse]) -> Vec<(f64, Mean)> {
     let evaluations = courses.iter().map(|course| course.accuracy.len()).min().unwrap_or(0);
     let at = |index: usize| {
         let values: Vec<f64> = courses.iter().map(|course| course.accuracy[index].1).collect();
@@ -176,7 +176,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lines.png");
         let mean = |mean, ci95| Mean { mean, ci95 };
-        let line = |name: &str, points| Line { name: name.into(), points };
+        let line = |name: &str, points| PlotLine { name: name.into(), points };
         let series = [
             line("wide", vec![(0.1, mean(0.5, 0.9)), (1.0, mean(2.0, 0.1))]),
             line(

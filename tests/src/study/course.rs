@@ -1,7 +1,7 @@
 //! One seed of an arm: its training, and the figures of its course.
 
 use super::arm::Arm;
-use super::plans::Plan;
+use super::plans::StudyPlan;
 use super::statistics::Average;
 use crate::models::in_process_training::Practice;
 use echo_learner::config::TrainSection;
@@ -19,7 +19,7 @@ use std::time::Instant;
 
 /// How one seed of an arm went.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Course {
+pub(super) struct SeedCourse {
     /// Accuracy on orders that no update has drawn, after so many updates.
     pub(super) accuracy: Vec<(u64, f64)>,
     /// Means over all updates that were made: importance weights' variance, KL(behaviour, current) in nats a token, share of clipped terms.
@@ -37,7 +37,7 @@ pub(super) struct Course {
     pub(super) degenerate_last: f64,
 }
 
-impl Course {
+impl SeedCourse {
     /// The accuracy that all arms of the seed begin with.
     pub(super) fn first(&self) -> f64 {
         self.accuracy.first().map_or(0.0, |(_, accuracy)| *accuracy)
@@ -77,9 +77,9 @@ pub(super) fn course(
     practice: &Practice,
     start: &Weights,
     arm: &Arm,
-    plan: &Plan,
+    plan: &StudyPlan,
     seed: u64,
-) -> anyhow::Result<Course> {
+) -> anyhow::Result<SeedCourse> {
     let objective = arm.objective;
     let schedule = Schedule::constant(plan.rate / arm.split as f64, plan.warmup);
     let minibatches = plan.minibatches * arm.split;
@@ -88,7 +88,7 @@ pub(super) fn course(
     let mut trainer = practice.trainer(start, &train)?;
     let mut policies: VecDeque<Arc<Policy>> = VecDeque::from([practice.policy(0, start)?]);
     let mut course =
-        Course { accuracy: vec![(0, practice.accuracy(start, plan.orders)?)], ..Course::default() };
+        SeedCourse { accuracy: vec![(0, practice.accuracy(start, plan.orders)?)], ..SeedCourse::default() };
     let (mut all, mut late) = (Batch::default(), Batch::default());
     for update in 0..plan.updates {
         let lag = arm.delay.of(seed, update).min(policies.len() as u64 - 1) as usize;
@@ -186,7 +186,7 @@ mod tests {
     use crate::study::{DelayModel, Name, Study, plans};
     use echo_learner::training::objective::Preset;
 
-    fn plan(name: Name) -> Plan {
+    fn plan(name: Name) -> StudyPlan {
         plans::plan(&Study {
             name,
             seeds: 1,

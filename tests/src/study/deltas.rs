@@ -7,8 +7,8 @@
 
 use crate::conformance::delta::{CHUNK_BYTES, Measure, PASSES};
 use crate::models::character_policy;
-use crate::models::in_process_training::{Practice, Setting};
-use crate::output::console::{Console, Report};
+use crate::models::in_process_training::{Practice, PracticeSetting};
+use crate::output::console::{CommandReport, Console};
 use anyhow::Context;
 use echo_learner::config::TrainSection;
 use echo_learner::intake::buffer::StoredGroup;
@@ -42,7 +42,7 @@ const MAX_OVER_FULL: f64 = 1.02;
 
 /// How long is trained, and with which model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Study {
+pub struct DeltaStudy {
     /// Supervised updates before reinforcement begins.
     pub warm_up: u64,
     /// Publications at a learning rate of 1e-6, two updates apart.
@@ -57,7 +57,7 @@ pub struct Study {
 ///
 /// # Errors
 /// When training fails or files cannot be written.
-pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
+pub fn run(study: &DeltaStudy, console: &Console) -> anyhow::Result<CommandReport> {
     let practice = Practice::new(setting(study.tiny))?;
     let parameters = practice.model().parameter_count();
     console.say(format!("policy of {parameters} parameters; {} supervised updates", study.warm_up));
@@ -100,10 +100,10 @@ pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
         "publications": rows,
     });
     console.say(if passed { "all sizes are within their bounds" } else { "a size is out of its bounds" });
-    Ok(Report { passed, json })
+    Ok(CommandReport { passed, json })
 }
 
-fn setting(tiny: bool) -> Setting {
+fn setting(tiny: bool) -> PracticeSetting {
     let (hidden, layers, heads, head_dim) = if tiny { (128, 2, 4, 32) } else { (768, 14, 8, 128) };
     let sizes = TinySizes {
         vocab: CHARACTER_VOCABULARY,
@@ -116,7 +116,7 @@ fn setting(tiny: bool) -> Setting {
         positions: 64,
     };
     let task = TaskSpec::new("chain_sum").with("digits", 1).with("terms", 2);
-    Setting { name: "delta study", sizes, task, group_size: GROUP_SIZE, max_new_tokens: 4, seed: 1 }
+    PracticeSetting { name: "delta study", sizes, task, group_size: GROUP_SIZE, max_new_tokens: 4, seed: 1 }
 }
 
 /// How the gradients come about, in a sentence.
@@ -218,7 +218,7 @@ mod tests {
     fn a_tiny_study_keeps_its_bounds_and_saves_a_case_for_the_vectors() {
         let dir = tempfile::tempdir().unwrap();
         let save = Some(dir.path().join("case"));
-        let study = Study { warm_up: 150, publications: 1, tiny: true, save };
+        let study = DeltaStudy { warm_up: 150, publications: 1, tiny: true, save };
         let report = run(&study, &Console::new(true)).unwrap();
         let rows = report.json["publications"].as_array().unwrap();
         assert_eq!(rows.len(), 2, "{}", report.json);

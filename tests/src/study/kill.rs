@@ -28,14 +28,14 @@ mod tape;
 
 use crate::harness::binaries::Binaries;
 use crate::harness::directory;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use clap::Args;
 use echo_learner::config::RunConfig;
 use echo_learner::founding;
 use echo_learner::storage::run_dir::RunDir;
 use learner_process::{Kill, Life, Phase};
-use plan::Plan;
-use player::Player;
+use plan::KillPlan;
+use player::KillPlayer;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ struct Outcome {
 ///
 /// # Errors
 /// When something cannot be built, started or read, or a learner ends or hangs where it should not.
-pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<Report> {
+pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<CommandReport> {
     let binaries = Binaries::locate_or_build(console, false).await?;
     let scratch = tempfile::tempdir()?;
     let home = |name: &str| scratch.path().join(name);
@@ -85,7 +85,7 @@ pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<Report> 
     directory::copy(calm.path(), disturbed.path())?;
 
     console.say(format!("{} updates undisturbed, rollouts are recorded", study.updates));
-    let (mut player, since) = (Player::new(), Instant::now());
+    let (mut player, since) = (KillPlayer::new(), Instant::now());
     let mut life = Life::start(&binaries.learner, &calm, home("logs/undisturbed.log"))?;
     let log = life.log().clone();
     tokio::select! {
@@ -98,8 +98,8 @@ pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<Report> 
     let undisturbed_s = since.elapsed().as_secs_f64();
     console.say(format!("{undisturbed_s:.0} s, {} groups; now with {} kills", tape.len(), study.kills));
 
-    let (mut player, since) = (Player::with(tape), Instant::now());
-    let plan = Plan::draw(study, config.staleness()?.period());
+    let (mut player, since) = (KillPlayer::with(tape), Instant::now());
+    let plan = KillPlan::draw(study, config.staleness()?.period());
     let mut phases = BTreeMap::new();
     let (mut repeated, mut damaged) = (0, None);
     for (number, kill) in plan.kills().map(Some).chain([None]).enumerate() {

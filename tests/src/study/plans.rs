@@ -3,9 +3,9 @@
 use super::Study;
 use super::arm::Arm;
 use super::delay::{Delay, DelayModel};
-use crate::models::in_process_training::Setting;
+use crate::models::in_process_training::PracticeSetting;
 use echo_learner::training::objective::{
-    Anchor, Choice, EchoClip, Estimator, Kl, Objective, Preset, Surrogate,
+    Anchor, EchoClip, Estimator, Kl, Objective, ObjectiveChoice, Preset, Surrogate,
 };
 use echo_policy::model::config::TinySizes;
 use echo_policy::text::tokenizer::CHARACTER_VOCABULARY;
@@ -50,7 +50,7 @@ pub(super) struct Imitation {
 
 /// A study in numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct StudyPlan {
     pub(super) name: Name,
     pub(super) arms: Vec<Arm>,
     /// Updates of a course, groups of an update, responses of a group.
@@ -84,9 +84,9 @@ const CPPO_KL: Kl = Kl { estimator: Estimator::K3, beta: 0.005, anchor: Anchor::
 const MINIBATCHES: usize = 4;
 
 /// The plan of a study, with what the caller sets instead.
-pub(super) fn plan(study: &Study) -> Plan {
+pub(super) fn plan(study: &Study) -> StudyPlan {
     let own = own_plan(study.name, study.delay_model);
-    Plan {
+    StudyPlan {
         updates: study.updates.unwrap_or(own.updates),
         rate: study.rate.unwrap_or(own.rate),
         groups: study.groups.unwrap_or(own.groups),
@@ -95,11 +95,11 @@ pub(super) fn plan(study: &Study) -> Plan {
     }
 }
 
-fn own_plan(name: Name, model: DelayModel) -> Plan {
+fn own_plan(name: Name, model: DelayModel) -> StudyPlan {
     let delayed = |updates| Delay { model, updates };
     let arm =
         |algo: &str, objective, delay| Arm { algo: algo.into(), objective, delay: delayed(delay), split: 1 };
-    let base = Plan {
+    let base = StudyPlan {
         name,
         arms: Vec::new(),
         updates: 500,
@@ -118,7 +118,7 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
     };
     match name {
         Name::Staleness => {
-            let algorithms: [(&str, Choice); 6] = [
+            let algorithms: [(&str, ObjectiveChoice); 6] = [
                 ("grpo", Preset::Grpo.into()),
                 ("gspo", wide_gspo()),
                 ("gepo", Preset::Gepo.into()),
@@ -143,7 +143,7 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
             // The rate at which GRPO without delay ended highest in a pilot over other seeds; warm-up over 3 % (GEPO appendix B.1); one
             // evaluation is to be worth ± 2 %.
             let (rate, warmup) = (3.5e-4, LONG_COURSE * 3 / 100);
-            Plan { arms, updates: LONG_COURSE, rate, warmup, orders: 1024, ..base }
+            StudyPlan { arms, updates: LONG_COURSE, rate, warmup, orders: 1024, ..base }
         }
         Name::Decoupled => {
             let naive = changed(Preset::Bnpo, |bnpo| Objective { correction: None, ..bnpo });
@@ -155,7 +155,7 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
                 .collect();
             // Four steps an update: a quarter of the rate moves as far.
             let rate = base.rate / MINIBATCHES as f64;
-            Plan { arms, minibatches: MINIBATCHES, rate, updates: 250, ..base }
+            StudyPlan { arms, minibatches: MINIBATCHES, rate, updates: 250, ..base }
         }
         Name::EchoClip => {
             let echo =
@@ -169,31 +169,31 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
             // From a start that answers most orders right, as groups stop to teach when a task is nearly solved. A clip is a step of a
             // response, so that these have several: `1+2+3=` is answered in the lines `3` and `6`.
             let imitation = Imitation { updates: 4000, until_accuracy: 0.7, ..base.imitation };
-            Plan { arms, updates: 400, terms: 3, steps: true, max_new_tokens: 6, imitation, ..base }
+            StudyPlan { arms, updates: 400, terms: 3, steps: true, max_new_tokens: 6, imitation, ..base }
         }
         Name::Variance => base,
     }
 }
 
 /// GSPO with the clip that GEPO's authors give to every method they compare; its own is a thousand times narrower.
-fn wide_gspo() -> Choice {
+fn wide_gspo() -> ObjectiveChoice {
     let surrogate = Surrogate::PpoClip { low: 0.2, high: 0.2, dual: None };
     changed(Preset::Gspo, |gspo| Objective { surrogate, ..gspo })
 }
 
 /// An objective with CPPO-KL.
-fn kept_near(Choice { preset, objective }: Choice) -> Choice {
-    Choice { preset, objective: Objective { kl: Some(CPPO_KL), ..objective } }
+fn kept_near(ObjectiveChoice { preset, objective }: ObjectiveChoice) -> ObjectiveChoice {
+    ObjectiveChoice { preset, objective: Objective { kl: Some(CPPO_KL), ..objective } }
 }
 
 /// A preset with other parts.
-fn changed(preset: Preset, change: impl FnOnce(Objective) -> Objective) -> Choice {
-    Choice { preset, objective: change(preset.objective()) }
+fn changed(preset: Preset, change: impl FnOnce(Objective) -> Objective) -> ObjectiveChoice {
+    ObjectiveChoice { preset, objective: change(preset.objective()) }
 }
 
-impl Plan {
+impl StudyPlan {
     /// What a seed practises.
-    pub(super) fn setting(&self, seed: u64) -> Setting {
+    pub(super) fn setting(&self, seed: u64) -> PracticeSetting {
         let sizes = TinySizes {
             vocab: CHARACTER_VOCABULARY,
             hidden: 64,
@@ -207,7 +207,7 @@ impl Plan {
         let task = TaskSpec::new("chain_sum").with("digits", self.digits as i64);
         let task = task.with("terms", self.terms as i64).with("steps", self.steps.into());
         let (name, group_size) = ("study", self.group_size);
-        Setting { name, sizes, task, group_size, max_new_tokens: self.max_new_tokens, seed: seed + 1 }
+        PracticeSetting { name, sizes, task, group_size, max_new_tokens: self.max_new_tokens, seed: seed + 1 }
     }
 
     /// The numbers, in a sentence.

@@ -1,11 +1,11 @@
 //! What a study found, for people and scripts.
 
 use super::Study;
-use super::course::Course;
+use super::course::SeedCourse;
 use super::delay::Delay;
-use super::plans::{Name, Plan};
+use super::plans::{Name, StudyPlan};
 use super::statistics::{Average, Mean};
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ struct Row<'a> {
     delay: Delay,
     best: Mean,
     last: Mean,
-    courses: &'a [Course],
+    courses: &'a [SeedCourse],
 }
 
 pub(super) fn report(
-    plan: &Plan,
-    courses: &[&[Course]],
+    plan: &StudyPlan,
+    courses: &[&[SeedCourse]],
     study: &Study,
     took: Duration,
     console: &Console,
-) -> anyhow::Result<Report> {
-    let over = |courses: &[Course], figure: fn(&Course) -> f64| {
+) -> anyhow::Result<CommandReport> {
+    let over = |courses: &[SeedCourse], figure: fn(&SeedCourse) -> f64| {
         Mean::of(&courses.iter().map(figure).collect::<Vec<_>>())
     };
     let rows: Vec<Row<'_>> = plan
@@ -38,8 +38,8 @@ pub(super) fn report(
         .map(|(arm, courses)| Row {
             algo: &arm.algo,
             delay: arm.delay,
-            best: over(courses, Course::best),
-            last: over(courses, Course::last),
+            best: over(courses, SeedCourse::best),
+            last: over(courses, SeedCourse::last),
             courses,
         })
         .collect();
@@ -89,12 +89,12 @@ pub(super) fn report(
         "results": rows.iter().map(|row| row.to_json(plan.name)).collect::<Vec<_>>(),
         "claims": claims,
     });
-    Ok(Report { passed, json })
+    Ok(CommandReport { passed, json })
 }
 
 impl Row<'_> {
     /// The mean over seeds of what is known of a course.
-    fn mean(&self, figure: fn(&Course) -> Option<f64>) -> Option<f64> {
+    fn mean(&self, figure: fn(&SeedCourse) -> Option<f64>) -> Option<f64> {
         Average::of(self.courses.iter().filter_map(figure)).get()
     }
 
@@ -109,7 +109,7 @@ impl Row<'_> {
 
     /// Shares of the groups drawn: with equal rewards towards the end, and dropped by the filter.
     fn groups(&self) -> [f64; 2] {
-        let over = |figure: fn(&Course) -> f64| Average::of(self.courses.iter().map(figure)).get();
+        let over = |figure: fn(&SeedCourse) -> f64| Average::of(self.courses.iter().map(figure)).get();
         [over(|course| course.degenerate_last), over(|course| course.dropped)]
             .map(|share| share.unwrap_or(f64::NAN))
     }
@@ -157,7 +157,7 @@ fn claims(name: Name, rows: &[Row<'_>]) -> Vec<Value> {
     match name {
         Name::Staleness => [
             row("gepo", longest).zip(row("gepo", 0)).map(|(delayed, prompt)| {
-                let start = Mean::of(&prompt.courses.iter().map(Course::first).collect::<Vec<_>>());
+                let start = Mean::of(&prompt.courses.iter().map(SeedCourse::first).collect::<Vec<_>>());
                 // A policy that learned nothing would keep all of it.
                 let learned = prompt.last.is_clearly_above(&start);
                 claim(

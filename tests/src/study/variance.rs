@@ -3,17 +3,17 @@
 //! Twice: for distributions that can be worked out (Bernoulli, Gaussian), and for a policy in training, whose first version sampled and
 //! whose later ones are weighed against it.
 
-use super::chart::{Line, lines};
+use super::chart::{PlotLine, lines};
 use super::plans;
 use super::statistics::Mean;
 use super::{Study, worker_pool};
 use crate::models::in_process_training::Practice;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::ensure;
 use echo_learner::config::TrainSection;
 use echo_learner::intake::buffer::StoredGroup;
 use echo_learner::training::lr_schedule::Schedule;
-use echo_learner::training::objective::{Choice, Known, Objective, Preset, Scored};
+use echo_learner::training::objective::{Known, Objective, ObjectiveChoice, Preset, ScoredResponse};
 use echo_policy::generation::score;
 use echo_policy::model::weights::{DType, Weights};
 use echo_protocol::work::order::Purpose;
@@ -31,7 +31,7 @@ const WEIGHTS: [(&str, Preset); 3] =
 const STEP: f64 = 0.01;
 
 /// Measures, draws and judges.
-pub(super) fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
+pub(super) fn run(study: &Study, console: &Console) -> anyhow::Result<CommandReport> {
     let since = Instant::now();
     ensure!(study.updates.is_none(), "the ages of this study are fixed: leave --updates out");
     let plan = plans::plan(study);
@@ -53,7 +53,7 @@ pub(super) fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
         ));
         rows.push((*age, kl, variances));
     }
-    let series = WEIGHTS.iter().enumerate().map(|(level, (name, _))| Line {
+    let series = WEIGHTS.iter().enumerate().map(|(level, (name, _))| PlotLine {
         name: (*name).to_owned(),
         points: rows.iter().map(|(_, kl, variances)| (kl.mean, variances[level])).collect(),
     });
@@ -92,7 +92,7 @@ pub(super) fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
         "results": results.collect::<Vec<_>>(),
         "claims": claims,
     });
-    Ok(Report { passed, json })
+    Ok(CommandReport { passed, json })
 }
 
 /// The weights of the first policy's samples under a later one.
@@ -104,9 +104,9 @@ struct Aged {
 }
 
 /// Trains on policy, and weighs the first policy's samples at every age.
-fn aged(practice: &Practice, start: &Weights, plan: &plans::Plan) -> anyhow::Result<Vec<Aged>> {
+fn aged(practice: &Practice, start: &Weights, plan: &plans::StudyPlan) -> anyhow::Result<Vec<Aged>> {
     let first = practice.rollouts(&practice.policy(0, start)?, 0, GROUPS)?;
-    let objective = Choice::from(Preset::Gepo);
+    let objective = ObjectiveChoice::from(Preset::Gepo);
     let schedule = Schedule::constant(plan.rate, plan.warmup);
     let mut trainer =
         practice.trainer(start, &TrainSection { objective, schedule, ..TrainSection::default() })?;
@@ -144,8 +144,11 @@ fn weigh(practice: &Practice, groups: &[StoredGroup], weights: &Weights) -> anyh
             scores[scores.len() - known.behaviour.len()..].iter().map(|logp| f64::from(*logp)).collect()
         })
         .collect();
-    let scored: Vec<Scored<'_>> =
-        logp.iter().enumerate().map(|(response, logp)| Scored { response, logp, entropy: &[] }).collect();
+    let scored: Vec<ScoredResponse<'_>> = logp
+        .iter()
+        .enumerate()
+        .map(|(response, logp)| ScoredResponse { response, logp, entropy: &[] })
+        .collect();
     let mut aged = Aged { kl: 0.0, variances: [0.0; 3] };
     for (variance, (_, preset)) in aged.variances.iter_mut().zip(WEIGHTS) {
         let objective: Objective = preset.objective();

@@ -3,7 +3,7 @@
 mod nvrtc;
 pub(crate) mod wheels;
 
-use crate::harness::processes::{Output, Process};
+use crate::harness::processes::{Process, ProcessOutput};
 use crate::output::console::Console;
 use anyhow::{Context as _, bail};
 use echo_policy::generation::wgpu::adapters;
@@ -149,7 +149,7 @@ async fn install(words: &[&'static str]) -> anyhow::Result<()> {
     let (program, rest) = words.split_first().context("an installation has a command")?;
     let mut command = Command::new(program);
     command.args(rest).env("DEBIAN_FRONTEND", "noninteractive");
-    let status = Process::start(program, command, Output::Inherit)?.wait(INSTALL_LIMIT).await?;
+    let status = Process::start(program, command, ProcessOutput::Inherit)?.wait(INSTALL_LIMIT).await?;
     if !status.success() {
         bail!("`{}` failed ({status}); run it by hand to see why", words.join(" "));
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The results of a number of test programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct TestTally {
     /// Tests that passed, in all programs.
     pub passed: u64,
     /// Tests that failed, in all programs.
@@ -20,7 +20,7 @@ pub struct Tally {
     slow: BTreeSet<String>,
 }
 
-impl Tally {
+impl TestTally {
     /// Tests that have run for long and not ended.
     pub fn slow(&self) -> impl Iterator<Item = &str> {
         self.slow.iter().map(String::as_str)
@@ -81,7 +81,7 @@ fn without_colours(line: &str) -> String {
     })
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for TestTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
@@ -123,8 +123,8 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 \u{1b}[1mtest result: \u{1b}[32mok\u{1b}[0m. 5 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.01s
 ";
 
-    fn tally(output: &str) -> Tally {
-        let mut tally = Tally::default();
+    fn tally(output: &str) -> TestTally {
+        let mut tally = TestTally::default();
         output.lines().for_each(|line| tally.read_line(line));
         tally
     }
@@ -132,7 +132,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn adds_up_summaries_and_nothing_else() {
         let mut sums = tally(OUTPUT);
-        assert_eq!(sums, Tally { passed: 8, failed: 1, skipped: 3, programs: 4, ..Tally::default() });
+        assert_eq!(sums, TestTally { passed: 8, failed: 1, skipped: 3, programs: 4, ..TestTally::default() });
         assert_eq!(sums.close(false), None);
         assert_eq!(sums.to_string(), "8 passed, 1 failed, 3 skipped");
     }
@@ -159,7 +159,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             "\u{1b}[",
             "é\u{1b}[é",
         ] {
-            assert_eq!(tally(line), Tally::default(), "{line:?}");
+            assert_eq!(tally(line), TestTally::default(), "{line:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Random schedules: what nobody thought of.
 
-use super::scenario::{Scenario, Step};
+use super::scenario::{Scenario, ScenarioStep};
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::rng::Draws;
 
@@ -37,7 +37,7 @@ pub(super) fn draw(seed: u64) -> Scenario {
     who.extend(["learner".into(), "bootstrap".into()]);
     // Nobody is in two troubles at once.
     draws.shuffle(&mut who);
-    let mut events: Vec<(i64, Step)> = Vec::new();
+    let mut events: Vec<(i64, ScenarioStep)> = Vec::new();
     for who in who.into_iter().take(troubles) {
         let begins = draws.between(0, SPAN_MS);
         let ends = begins + draws.between(LASTS_MS.0, LASTS_MS.1);
@@ -48,14 +48,14 @@ pub(super) fn draw(seed: u64) -> Scenario {
         let kind = draws.pick(kinds).copied().unwrap_or(Kind::Kill);
         let name = || who.clone();
         events.extend(match kind {
-            Kind::Kill => [(begins, Step::Kill(name())), (ends, Step::Start(name()))],
-            Kind::Stop => [(begins, Step::Stop(name())), (ends, Step::Start(name()))],
-            Kind::Freeze => [(begins, Step::Freeze(name())), (ends, Step::Thaw(name()))],
+            Kind::Kill => [(begins, ScenarioStep::Kill(name())), (ends, ScenarioStep::Start(name()))],
+            Kind::Stop => [(begins, ScenarioStep::Stop(name())), (ends, ScenarioStep::Start(name()))],
+            Kind::Freeze => [(begins, ScenarioStep::Freeze(name())), (ends, ScenarioStep::Thaw(name()))],
             Kind::Clock => {
                 let shift_s = draws.between(-SHIFT_S, SHIFT_S);
                 [
-                    (begins, Step::Clock { who: name(), shift_s }),
-                    (ends, Step::Clock { who: name(), shift_s: 0 }),
+                    (begins, ScenarioStep::Clock { who: name(), shift_s }),
+                    (ends, ScenarioStep::Clock { who: name(), shift_s: 0 }),
                 ]
             }
         });
@@ -63,7 +63,7 @@ pub(super) fn draw(seed: u64) -> Scenario {
     events.sort_by_key(|(due, _)| *due);
     let mut at = 0;
     let steps = events.into_iter().flat_map(|(due, step)| {
-        let pause = Step::Pause((due - at) as f64 / 1e3);
+        let pause = ScenarioStep::Pause((due - at) as f64 / 1e3);
         at = due;
         [pause, step]
     });
@@ -85,14 +85,14 @@ mod tests {
         for seed in 0..200 {
             let (scenario, again) = (draw(seed), draw(seed));
             assert_eq!(format!("{:?}", scenario.steps), format!("{:?}", again.steps));
-            let count = |is: fn(&Step) -> bool| scenario.steps.iter().filter(|step| is(step)).count();
+            let count = |is: fn(&ScenarioStep) -> bool| scenario.steps.iter().filter(|step| is(step)).count();
             assert_eq!(
-                count(|step| matches!(step, Step::Kill(_) | Step::Stop(_))),
-                count(|step| matches!(step, Step::Start(_)))
+                count(|step| matches!(step, ScenarioStep::Kill(_) | ScenarioStep::Stop(_))),
+                count(|step| matches!(step, ScenarioStep::Start(_)))
             );
             assert_eq!(
-                count(|step| matches!(step, Step::Freeze(_))),
-                count(|step| matches!(step, Step::Thaw(_)))
+                count(|step| matches!(step, ScenarioStep::Freeze(_))),
+                count(|step| matches!(step, ScenarioStep::Thaw(_)))
             );
             assert!((NODES.0..=NODES.1).contains(&(scenario.nodes as i64)));
         }

@@ -1,12 +1,12 @@
 //! Playing a scenario.
 
 use super::observation;
-use super::scenario::{Damage, Scenario, Step};
-use super::verdict::{self, Verdict};
+use super::scenario::{Damage, Scenario, ScenarioStep};
+use super::verdict::{self, ScenarioVerdict};
 use crate::harness::binaries::Binaries;
 use crate::harness::directory;
-use crate::harness::network::{Layout, LearnerConfig, Network, NetworkConfig, NodeConfig};
-use crate::harness::processes::{Output, Process};
+use crate::harness::network::{LearnerConfig, NetworkConfig, NetworkLayout, TestNetwork, TestNodeConfig};
+use crate::harness::processes::{Process, ProcessOutput};
 use anyhow::{Context as _, bail, ensure};
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,8 +30,8 @@ const NOT: &str = r#"not() { if "$@"; then echo "not expected: $*" >&2; exit 1; 
 const UPDATES_BEFORE: u64 = 5;
 
 /// Plays a scenario to its end. Everything that was started is gone when this returns.
-pub(super) async fn play(scenario: &Scenario, binaries: Binaries, dir: &Path) -> Verdict {
-    let mut verdict = Verdict::default();
+pub(super) async fn play(scenario: &Scenario, binaries: Binaries, dir: &Path) -> ScenarioVerdict {
+    let mut verdict = ScenarioVerdict::default();
     if let Err(error) = perform(scenario, binaries, dir, &mut verdict).await {
         verdict.failure = Some(format!("{error:#}"));
     }
@@ -42,11 +42,11 @@ async fn perform(
     scenario: &Scenario,
     binaries: Binaries,
     dir: &Path,
-    verdict: &mut Verdict,
+    verdict: &mut ScenarioVerdict,
 ) -> anyhow::Result<()> {
     let _ = fs::remove_dir_all(dir);
     fs::create_dir_all(dir)?;
-    let mut stage = Stage::open(scenario, binaries, dir).await?;
+    let mut stage = TroubledNetwork::open(scenario, binaries, dir).await?;
     stage.begin().await?;
     for (number, step) in scenario.steps.iter().enumerate() {
         let name = || format!("step {} ({step:?})", number + 1);
@@ -60,17 +60,17 @@ async fn perform(
 }
 
 /// A network in trouble.
-pub(super) struct Stage {
-    pub(super) network: Network,
+pub(super) struct TroubledNetwork {
+    pub(super) network: TestNetwork,
     /// How long the log of each process was when it was last started.
     started: BTreeMap<String, u64>,
     binaries: Binaries,
     dir: PathBuf,
 }
 
-impl Stage {
+impl TroubledNetwork {
     pub(super) async fn open(scenario: &Scenario, binaries: Binaries, dir: &Path) -> anyhow::Result<Self> {
-        let mut nodes = NodeConfig::several(scenario.nodes + scenario.later);
+        let mut nodes = TestNodeConfig::several(scenario.nodes + scenario.later);
         for node in &mut nodes {
             node.arguments.clone_from(&scenario.node_arguments);
             let clock = clock_file(dir, &node.name);
@@ -86,7 +86,7 @@ impl Stage {
             learner: LearnerConfig { settings: scenario.run_file(dir)?, environment },
             nodes: Vec::new(),
         };
-        let mut network = Network::start(config).await?;
+        let mut network = TestNetwork::start(config).await?;
         for (number, node) in nodes.into_iter().enumerate() {
             let index = network.announce_node(node);
             if number < scenario.nodes {
@@ -101,65 +101,65 @@ impl Stage {
         self.updates(UPDATES_BEFORE, START_LIMIT).await.context("before the trouble")
     }
 
-    pub(super) fn layout(&self) -> &Layout {
+    pub(super) fn layout(&self) -> &NetworkLayout {
         self.network.layout()
     }
 
-    pub(super) async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+    pub(super) async fn step(&mut self, step: &ScenarioStep) -> anyhow::Result<()> {
         match step {
-            Step::Updates(count) => self.updates(*count, STEP_LIMIT).await,
-            Step::Pause(seconds) => {
+            ScenarioStep::Updates(count) => self.updates(*count, STEP_LIMIT).await,
+            ScenarioStep::Pause(seconds) => {
                 tokio::time::sleep(Duration::from_secs_f64(*seconds)).await;
                 Ok(())
             }
-            Step::Start(who) => {
+            ScenarioStep::Start(who) => {
                 self.started.insert(who.clone(), observation::log_bytes(self.layout(), who));
                 self.network.start_again(who).await
             }
-            Step::Kill(who) => self.network.kill(who).await,
-            Step::Stop(who) => self.stop(who).await,
-            Step::Freeze(who) => self.network.freeze(who, true),
-            Step::Thaw(who) => self.network.freeze(who, false),
-            Step::Ends { who, code } => {
+            ScenarioStep::Kill(who) => self.network.kill(who).await,
+            ScenarioStep::Stop(who) => self.stop(who).await,
+            ScenarioStep::Freeze(who) => self.network.freeze(who, true),
+            ScenarioStep::Thaw(who) => self.network.freeze(who, false),
+            ScenarioStep::Ends { who, code } => {
                 let status = self.network.ended(who, STEP_LIMIT).await?;
                 ensure!(status.code() == Some(*code), "{who} ended with {status}, not {code}");
                 Ok(())
             }
-            Step::Before { who, shell } => {
+            ScenarioStep::Before { who, shell } => {
                 let shell = (!shell.is_empty()).then(|| self.filled(shell));
                 self.network.start_of(who).shell = shell;
                 Ok(())
             }
-            Step::Version { who, name, becomes } => {
+            ScenarioStep::Version { who, name, becomes } => {
                 self.network.start_of(who).program = self.patched(who, name, becomes)?;
                 Ok(())
             }
-            Step::Shell(text) => self.shell(text).await,
-            Step::Clock { who, shift_s } => {
+            ScenarioStep::Shell(text) => self.shell(text).await,
+            ScenarioStep::Clock { who, shift_s } => {
                 let path = clock_file(&self.dir, who);
                 // Renamed, so that nobody reads half a number.
                 let draft = path.with_extension("draft");
                 fs::write(&draft, (shift_s * 1_000).to_string())?;
                 Ok(fs::rename(draft, path)?)
             }
-            Step::Says { who, text } => self.says(who, text).await,
-            Step::NeverSays { who, text } => {
+            ScenarioStep::Says { who, text } => self.says(who, text).await,
+            ScenarioStep::NeverSays { who, text } => {
                 let log = observation::log(self.layout(), who);
                 let found = log.lines().find(|line| line.contains(text.as_str()));
                 ensure!(found.is_none(), "{who} said: {}", found.unwrap_or_default());
                 Ok(())
             }
-            Step::Quiet { who, seconds, bytes } => {
+            ScenarioStep::Quiet { who, seconds, bytes } => {
                 let before = observation::log_bytes(self.layout(), who);
                 tokio::time::sleep(Duration::from_secs_f64(*seconds)).await;
                 let grown = observation::log_bytes(self.layout(), who).saturating_sub(before);
                 ensure!(grown <= *bytes, "the log of {who} grew by {grown} bytes in {seconds} s");
                 Ok(())
             }
-            Step::Copy { from, to } => copy(&last(&self.dir.join(from))?, &last(&self.dir.join(to))?),
-            Step::Remove(path) => remove(&last(&self.dir.join(path))?),
-            Step::Damage { file, how } => damage(&last(&self.dir.join(file))?, *how),
-            Step::Command { program, arguments, code, says } => {
+            ScenarioStep::Copy { from, to } => copy(&last(&self.dir.join(from))?, &last(&self.dir.join(to))?),
+            ScenarioStep::Remove(path) => remove(&last(&self.dir.join(path))?),
+            ScenarioStep::Damage { file, how } => damage(&last(&self.dir.join(file))?, *how),
+            ScenarioStep::Command { program, arguments, code, says } => {
                 self.command(program, arguments, *code, says).await
             }
         }
@@ -208,7 +208,7 @@ impl Stage {
         let log = self.layout().log("shell");
         let mut command = Command::new("sh");
         command.arg("-ec").arg(format!("{NOT}\n{}", self.filled(text))).current_dir(&self.dir);
-        let mut process = Process::start("sh", command, Output::Log(log))?;
+        let mut process = Process::start("sh", command, ProcessOutput::Log(log))?;
         let status = process.wait(COMMAND_LIMIT).await?;
         ensure!(status.success(), "the shell ended with {status}: {}", process.log_tail());
         Ok(())
@@ -273,7 +273,7 @@ impl Stage {
         let layout = self.layout();
         let log = layout.log("command");
         let _ = fs::remove_file(&log);
-        let mut process = Process::start(program, command, Output::Log(log))?;
+        let mut process = Process::start(program, command, ProcessOutput::Log(log))?;
         let status = process.wait(COMMAND_LIMIT).await?;
         let said = observation::log(layout, "command");
         ensure!(status.code() == Some(code), "{program} ended with {status}, not {code}: {said}");
@@ -282,7 +282,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for TroubledNetwork {
     /// Scenarios may have put disks into the network's directory.
     fn drop(&mut self) {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

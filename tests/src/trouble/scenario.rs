@@ -49,7 +49,7 @@ pub struct Scenario {
     #[serde(default)]
     pub node_arguments: Vec<String>,
     /// What happens, in this order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScenarioStep>,
     /// Seconds within which training goes on after the last step.
     #[serde(default = "bound")]
     pub bound_s: u64,
@@ -63,7 +63,7 @@ pub struct Scenario {
 /// Whoever is named is `learner`, `bootstrap` or `node-N`. Paths are within the network's directory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Step {
+pub enum ScenarioStep {
     /// Waits for so many further updates.
     Updates(u64),
     /// Waits for so many seconds.
@@ -243,11 +243,13 @@ impl Fragile {
 
     fn scenario(&self, way: &str, how: Option<Damage>) -> Scenario {
         let (file, whole) = (self.file.clone(), "whole".to_owned());
-        let mut steps =
-            vec![Step::Stop(self.who.clone()), Step::Copy { from: file.clone(), to: whole.clone() }];
+        let mut steps = vec![
+            ScenarioStep::Stop(self.who.clone()),
+            ScenarioStep::Copy { from: file.clone(), to: whole.clone() },
+        ];
         steps.push(match how {
-            Some(how) => Step::Damage { file: file.clone(), how },
-            None => Step::Remove(file.clone()),
+            Some(how) => ScenarioStep::Damage { file: file.clone(), how },
+            None => ScenarioStep::Remove(file.clone()),
         });
         let refused = self.refused.as_ref();
         let refused =
@@ -257,12 +259,12 @@ impl Fragile {
             // A database is one for its readers, whatever its files are.
             let says = if names == "db" { "database" } else { names }.to_owned();
             let (program, arguments) = (program.clone(), arguments.clone());
-            steps.push(Step::Command { program, arguments, code: *code, says });
-            steps.push(Step::Copy { from: whole, to: file });
+            steps.push(ScenarioStep::Command { program, arguments, code: *code, says });
+            steps.push(ScenarioStep::Copy { from: whole, to: file });
         }
-        steps.push(Step::Start(self.who.clone()));
+        steps.push(ScenarioStep::Start(self.who.clone()));
         if let (Some(text), None) = (&self.says, refused) {
-            steps.push(Step::Says { who: self.who.clone(), text: text.clone() });
+            steps.push(ScenarioStep::Says { who: self.who.clone(), text: text.clone() });
         }
         let about = format!("{} is {way} when {} starts.", self.file, self.who);
         Scenario { about, steps, ..Scenario::of_nodes(&format!("{}-{way}", self.name), 1) }
@@ -332,25 +334,27 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Whom a step names.
-    fn who(step: &Step) -> Option<&str> {
+    fn who(step: &ScenarioStep) -> Option<&str> {
         match step {
-            Step::Start(who) | Step::Kill(who) | Step::Stop(who) | Step::Freeze(who) | Step::Thaw(who) => {
-                Some(who)
-            }
-            Step::Clock { who, .. }
-            | Step::Ends { who, .. }
-            | Step::Before { who, .. }
-            | Step::Version { who, .. }
-            | Step::Says { who, .. }
-            | Step::NeverSays { who, .. }
-            | Step::Quiet { who, .. } => Some(who),
-            Step::Updates(_)
-            | Step::Pause(_)
-            | Step::Shell(_)
-            | Step::Copy { .. }
-            | Step::Remove(_)
-            | Step::Damage { .. }
-            | Step::Command { .. } => None,
+            ScenarioStep::Start(who)
+            | ScenarioStep::Kill(who)
+            | ScenarioStep::Stop(who)
+            | ScenarioStep::Freeze(who)
+            | ScenarioStep::Thaw(who) => Some(who),
+            ScenarioStep::Clock { who, .. }
+            | ScenarioStep::Ends { who, .. }
+            | ScenarioStep::Before { who, .. }
+            | ScenarioStep::Version { who, .. }
+            | ScenarioStep::Says { who, .. }
+            | ScenarioStep::NeverSays { who, .. }
+            | ScenarioStep::Quiet { who, .. } => Some(who),
+            ScenarioStep::Updates(_)
+            | ScenarioStep::Pause(_)
+            | ScenarioStep::Shell(_)
+            | ScenarioStep::Copy { .. }
+            | ScenarioStep::Remove(_)
+            | ScenarioStep::Damage { .. }
+            | ScenarioStep::Command { .. } => None,
         }
     }
 

@@ -5,12 +5,12 @@
 //! they are idle, and while the other side is away.
 
 use super::observation;
-use super::runner::Stage;
-use super::scenario::{Scenario, Step};
-use super::verdict::{self, Verdict};
+use super::runner::TroubledNetwork;
+use super::scenario::{Scenario, ScenarioStep};
+use super::verdict::{self, ScenarioVerdict};
 use crate::harness::binaries::Binaries;
 use crate::harness::process_usage;
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::ensure;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -65,11 +65,11 @@ const VALUES: [&str; 3] = ["memory_bytes", "descriptors", "threads"];
 ///
 /// # Errors
 /// When it cannot be played to its end.
-pub async fn run(soak: Soak, console: &Console) -> anyhow::Result<Report> {
+pub async fn run(soak: Soak, console: &Console) -> anyhow::Result<CommandReport> {
     let binaries = Binaries::locate_or_build(console, false).await?;
     let _ = std::fs::remove_dir_all(&soak.dir);
     std::fs::create_dir_all(&soak.dir)?;
-    let mut stage = Stage::open(&Scenario::of_nodes("soak", NODES), binaries, &soak.dir).await?;
+    let mut stage = TroubledNetwork::open(&Scenario::of_nodes("soak", NODES), binaries, &soak.dir).await?;
     stage.begin().await?;
     console.say(format!(
         "{NODES} nodes for {} min; kept in {}",
@@ -84,7 +84,7 @@ pub async fn run(soak: Soak, console: &Console) -> anyhow::Result<Report> {
         console.say(format!("logs while {state}"));
         logs.insert(state, logged_while(&mut stage, &steps).await?);
     }
-    let mut verdict = Verdict::default();
+    let mut verdict = ScenarioVerdict::default();
     verdict::close(&mut stage.network, &mut verdict).await?;
 
     ensure!(
@@ -116,12 +116,12 @@ pub async fn run(soak: Soak, console: &Console) -> anyhow::Result<Report> {
             {"claim": "nothing acknowledged is lost or too old, and nobody honest is suspended", "holds": true},
         ],
     });
-    Ok(Report { passed, json })
+    Ok(CommandReport { passed, json })
 }
 
 /// Has [`RESTLESS`] come and go, and looks at the others.
 async fn churn(
-    stage: &mut Stage,
+    stage: &mut TroubledNetwork,
     lasts: Duration,
     console: &Console,
 ) -> anyhow::Result<BTreeMap<&'static str, Vec<Look>>> {
@@ -159,42 +159,54 @@ async fn churn(
         tokio::time::sleep(LOOK_EVERY).await;
     }
     if stage.network.slot(RESTLESS)?.is_none() {
-        stage.step(&Step::Start(RESTLESS.into())).await?;
+        stage.step(&ScenarioStep::Start(RESTLESS.into())).await?;
     }
     Ok(looks)
 }
 
 /// How [`RESTLESS`] goes in a turn, and how it comes back: killed or stopped, as itself or as somebody new.
-fn coming_and_going(turn: u64) -> (Vec<Step>, Vec<Step>) {
+fn coming_and_going(turn: u64) -> (Vec<ScenarioStep>, Vec<ScenarioStep>) {
     let who = || RESTLESS.to_owned();
-    let goes = if turn.is_multiple_of(2) { Step::Kill(who()) } else { Step::Stop(who()) };
-    let mut comes = vec![Step::Start(who())];
+    let goes = if turn.is_multiple_of(2) { ScenarioStep::Kill(who()) } else { ScenarioStep::Stop(who()) };
+    let mut comes = vec![ScenarioStep::Start(who())];
     if turn % 4 >= 2 {
-        comes.insert(0, Step::Remove(format!("nodes/{RESTLESS}")));
+        comes.insert(0, ScenarioStep::Remove(format!("nodes/{RESTLESS}")));
     }
     (vec![goes], comes)
 }
 
 /// The states in which logs are looked at, and what brings them about.
-fn states() -> [(&'static str, [Vec<Step>; 2]); 3] {
+fn states() -> [(&'static str, [Vec<ScenarioStep>; 2]); 3] {
     let nodes = || (1..=NODES).map(|number| format!("node-{number}"));
     let learner = || "learner".to_owned();
     [
-        ("idle", [vec![Step::Freeze(learner())], vec![Step::Thaw(learner()), Step::Updates(5)]]),
+        (
+            "idle",
+            [
+                vec![ScenarioStep::Freeze(learner())],
+                vec![ScenarioStep::Thaw(learner()), ScenarioStep::Updates(5)],
+            ],
+        ),
         (
             "the_learner_is_away",
-            [vec![Step::Kill(learner())], vec![Step::Start(learner()), Step::Updates(5)]],
+            [
+                vec![ScenarioStep::Kill(learner())],
+                vec![ScenarioStep::Start(learner()), ScenarioStep::Updates(5)],
+            ],
         ),
         (
             "the_nodes_are_away",
-            [nodes().map(Step::Stop).collect(), nodes().map(Step::Start).chain([Step::Updates(5)]).collect()],
+            [
+                nodes().map(ScenarioStep::Stop).collect(),
+                nodes().map(ScenarioStep::Start).chain([ScenarioStep::Updates(5)]).collect(),
+            ],
         ),
     ]
 }
 
 async fn logged_while(
-    stage: &mut Stage,
-    [enter, leave]: &[Vec<Step>; 2],
+    stage: &mut TroubledNetwork,
+    [enter, leave]: &[Vec<ScenarioStep>; 2],
 ) -> anyhow::Result<BTreeMap<String, f64>> {
     for step in enter {
         stage.step(step).await?;
@@ -208,13 +220,13 @@ async fn logged_while(
     Ok(rates)
 }
 
-fn look(stage: &mut Stage, who: &str) -> anyhow::Result<Option<[f64; 3]>> {
+fn look(stage: &mut TroubledNetwork, who: &str) -> anyhow::Result<Option<[f64; 3]>> {
     let pid = stage.network.slot(who)?.as_ref().and_then(crate::harness::processes::Process::pid);
     let used = pid.and_then(process_usage::of);
     Ok(used.map(|used| [used.rss as f64, used.descriptors as f64, used.threads as f64]))
 }
 
-fn log_sizes(stage: &Stage) -> BTreeMap<String, u64> {
+fn log_sizes(stage: &TroubledNetwork) -> BTreeMap<String, u64> {
     WATCHED.iter().map(|who| ((*who).to_owned(), observation::log_bytes(stage.layout(), who))).collect()
 }
 

@@ -2,10 +2,10 @@
 
 use super::observation;
 use super::scenario::STALENESS_BUDGET;
-use crate::harness::network::Network;
+use crate::harness::network::TestNetwork;
 use anyhow::{Context as _, bail, ensure};
 use echo_learner::storage::run_dir::RunDir;
-use echo_learner::telemetry::summary::Summary;
+use echo_learner::telemetry::summary::RunSummary;
 use std::fs;
 use std::time::Duration;
 use toml::{Table, Value};
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What became of a scenario.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct ScenarioVerdict {
     /// Why it failed, with causes; `None` when it passed.
     pub(super) failure: Option<String>,
     /// Seconds from the last step until training was under way again.
@@ -34,7 +34,7 @@ pub(super) struct Verdict {
 
 /// Ends the run a few updates on, and looks at its account.
 /// Fails when it does not end, something is lost or too old, or somebody honest is suspended.
-pub(super) async fn close(network: &mut Network, verdict: &mut Verdict) -> anyhow::Result<()> {
+pub(super) async fn close(network: &mut TestNetwork, verdict: &mut ScenarioVerdict) -> anyhow::Result<()> {
     let stopped = network.stop_process("learner", STOP_LIMIT).await?;
     ensure!(stopped.success(), "the learner was stopped and ended with {stopped}");
     nobody_is_accused(network)?;
@@ -52,7 +52,7 @@ pub(super) async fn close(network: &mut Network, verdict: &mut Verdict) -> anyho
     nobody_is_accused(network)?;
     let path = RunDir::new(&network.layout().run_dir()).summary();
     let summary = fs::read(&path).with_context(|| path.display().to_string())?;
-    let summary: Summary = serde_json::from_slice(&summary)?;
+    let summary: RunSummary = serde_json::from_slice(&summary)?;
     (verdict.updates, verdict.max_staleness) = (summary.updates, summary.max_staleness);
     let accounted = summary.trained + summary.dropped.values().sum::<u64>();
     ensure!(summary.updates == last, "{} updates of {last}", summary.updates);
@@ -67,14 +67,14 @@ pub(super) async fn close(network: &mut Network, verdict: &mut Verdict) -> anyho
     Ok(())
 }
 
-fn nobody_is_accused(network: &Network) -> anyhow::Result<()> {
+fn nobody_is_accused(network: &TestNetwork) -> anyhow::Result<()> {
     let accused = observation::accused(network.layout())?;
     ensure!(accused.is_empty(), "somebody honest counts as a liar: {}", accused.join(", "));
     Ok(())
 }
 
 /// Changes the run file so that the run ends with this update.
-fn end_at(network: &Network, last: u64) -> anyhow::Result<()> {
+fn end_at(network: &TestNetwork, last: u64) -> anyhow::Result<()> {
     let path = RunDir::new(&network.layout().run_dir()).config();
     let mut table: Table = fs::read_to_string(&path)?.parse()?;
     let run = table.get_mut("run").and_then(Value::as_table_mut).context("[run] of the run file")?;

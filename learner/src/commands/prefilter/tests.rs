@@ -42,8 +42,8 @@ impl Room {
         Self { dir, config }
     }
 
-    fn plan(&self) -> Plan {
-        Plan {
+    fn plan(&self) -> PrefilterPlan {
+        PrefilterPlan {
             task: Some("math".into()),
             responses: 4,
             min_pass_rate: 0.001,
@@ -52,7 +52,7 @@ impl Room {
         }
     }
 
-    fn run(&self, plan: &Plan) -> Result<Outcome, String> {
+    fn run(&self, plan: &PrefilterPlan) -> Result<PrefilterOutcome, String> {
         prefilter(&self.config, plan).map_err(|error| format!("{error:#}"))
     }
 
@@ -76,7 +76,7 @@ fn what_is_answered_right_now_and_then_remains_as_it_stood() {
         text.replace(&line(at(1), 0), &line(at(1), 1)).replace(&line(at(2), 0), &line(at(2), 4))
     });
     let outcome = room.run(&room.plan()).unwrap();
-    assert_eq!(outcome, Outcome { kept: 1, too_hard: 1, too_easy: 1, unjudged: 0 });
+    assert_eq!(outcome, PrefilterOutcome { kept: 1, too_hard: 1, too_easy: 1, unjudged: 0 });
     let kept = std::fs::read_to_string(room.plan().output).unwrap();
     assert_eq!(kept, format!("{}\n", ROWS[1]));
     assert!(room.run(&room.plan()).unwrap_err().contains("exists"), "nothing is overwritten");
@@ -85,7 +85,7 @@ fn what_is_answered_right_now_and_then_remains_as_it_stood() {
 #[test]
 fn an_interrupted_measurement_goes_on_and_no_other_is_taken_for_it() {
     let room = Room::new();
-    let all = Plan { min_pass_rate: 0.0, ..room.plan() };
+    let all = PrefilterPlan { min_pass_rate: 0.0, ..room.plan() };
     assert_eq!(room.run(&all).unwrap().kept, 3);
     std::fs::remove_file(&all.output).unwrap();
     // A kill tore the last line.
@@ -96,15 +96,16 @@ fn an_interrupted_measurement_goes_on_and_no_other_is_taken_for_it() {
         text
     });
     std::fs::remove_file(&all.output).unwrap();
-    let other = room.run(&Plan { responses: 8, ..all }).unwrap_err();
+    let other = room.run(&PrefilterPlan { responses: 8, ..all }).unwrap_err();
     assert!(other.contains("another policy, task or settings"), "{other}");
 }
 
 #[test]
 fn only_tasks_made_of_rows_can_be_filtered() {
     let room = Room::new();
-    let of =
-        |task: Option<&str>| room.run(&Plan { task: task.map(str::to_owned), ..room.plan() }).unwrap_err();
+    let of = |task: Option<&str>| {
+        room.run(&PrefilterPlan { task: task.map(str::to_owned), ..room.plan() }).unwrap_err()
+    };
     assert!(of(None).contains("--task") && of(None).contains("math"), "{}", of(None));
     assert!(of(Some("chain_sum")).contains("not made of the rows"), "{}", of(Some("chain_sum")));
     assert!(of(Some("code")).contains("no task code"), "{}", of(Some("code")));
@@ -115,6 +116,6 @@ fn only_tasks_made_of_rows_can_be_filtered() {
         warm.run(&warm.plan()).unwrap_err().contains("echo-learner warmup"),
         "another policy for each run"
     );
-    let upside_down = Plan { min_pass_rate: 0.9, max_pass_rate: 0.1, ..room.plan() };
+    let upside_down = PrefilterPlan { min_pass_rate: 0.9, max_pass_rate: 0.1, ..room.plan() };
     assert!(room.run(&upside_down).unwrap_err().contains("between 0 and 1"));
 }

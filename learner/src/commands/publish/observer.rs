@@ -1,6 +1,6 @@
 //! What changed in the fleet since the last look. Plain state: time and members are given to it.
 
-use super::report::{Event, name};
+use super::report::{RehearsalEvent, name};
 use crate::fleet::{Fleet, Member};
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::identity::PublicKey;
@@ -39,36 +39,36 @@ impl Observer {
     }
 
     /// How far the newest version is.
-    pub(super) fn progress(&self, now: UnixMillis, sent_bytes: u64) -> Event {
+    pub(super) fn progress(&self, now: UnixMillis, sent_bytes: u64) -> RehearsalEvent {
         let version = self.newest.map(|(version, _)| version.0);
         let (installed, nodes) = (self.installed.len(), self.nodes.len());
-        Event::Progress { at_ms: now.0, version, installed, nodes, sent_bytes }
+        RehearsalEvent::Progress { at_ms: now.0, version, installed, nodes, sent_bytes }
     }
 
     /// Compares the fleet with the last look.
-    pub(super) fn look(&mut self, now: UnixMillis, fleet: &Fleet) -> Vec<Event> {
+    pub(super) fn look(&mut self, now: UnixMillis, fleet: &Fleet) -> Vec<RehearsalEvent> {
         let mut events = self.follow(now, fleet.members());
         for (peer, reporters) in fleet.rotten_peers() {
             if self.rotten.insert(peer, reporters) != Some(reporters) {
-                events.push(Event::Rotten { at_ms: now.0, peer: name(&peer), reporters });
+                events.push(RehearsalEvent::Rotten { at_ms: now.0, peer: name(&peer), reporters });
             }
         }
         events
     }
 
-    fn follow(&mut self, now: UnixMillis, members: &BTreeMap<PublicKey, Member>) -> Vec<Event> {
+    fn follow(&mut self, now: UnixMillis, members: &BTreeMap<PublicKey, Member>) -> Vec<RehearsalEvent> {
         let mut events = Vec::new();
         let gone: Vec<PublicKey> = self.nodes.keys().filter(|n| !members.contains_key(n)).copied().collect();
         for node in gone {
             self.nodes.remove(&node);
             self.installed.remove(&node);
-            events.push(Event::Gone { at_ms: now.0, node: name(&node), nodes: self.nodes.len() });
+            events.push(RehearsalEvent::Gone { at_ms: now.0, node: name(&node), nodes: self.nodes.len() });
         }
         for (node, member) in members {
             let version = member.heartbeat.installed;
             let before = self.nodes.insert(*node, version);
             if before.is_none() {
-                events.push(Event::Joined {
+                events.push(RehearsalEvent::Joined {
                     at_ms: member.seen.0,
                     node: name(node),
                     nodes: self.nodes.len(),
@@ -79,7 +79,12 @@ impl Observer {
             if !self.installed.contains_key(node) {
                 let ms = at.since(published);
                 self.installed.insert(*node, ms);
-                events.push(Event::Installed { at_ms: at.0, node: name(node), version: newest.0, ms });
+                events.push(RehearsalEvent::Installed {
+                    at_ms: at.0,
+                    node: name(node),
+                    version: newest.0,
+                    ms,
+                });
             }
         }
         if self.complete() && !self.told_complete {
@@ -89,14 +94,14 @@ impl Observer {
         events
     }
 
-    fn completed(&self, now: UnixMillis) -> Option<Event> {
+    fn completed(&self, now: UnixMillis) -> Option<RehearsalEvent> {
         let (version, _) = self.newest?;
         let mut times: Vec<u64> = self.installed.values().copied().collect();
         times.sort_unstable();
         // The time at which at least 90 % of the nodes had it.
         let ninety = (times.len() * 9).div_ceil(10).max(1) - 1;
         let (t_bcast_90_ms, t_bcast_ms) = (*times.get(ninety)?, *times.last()?);
-        Some(Event::Complete {
+        Some(RehearsalEvent::Complete {
             at_ms: now.0,
             version: version.0,
             nodes: times.len(),
@@ -135,7 +140,7 @@ mod tests {
         // Nodes come in the order of their keys.
         let mut times: Vec<u64> = events
             .iter()
-            .filter_map(|e| if let Event::Installed { ms, .. } = e { Some(*ms) } else { None })
+            .filter_map(|e| if let RehearsalEvent::Installed { ms, .. } = e { Some(*ms) } else { None })
             .collect();
         times.sort_unstable();
         assert_eq!((events.len(), times), (2, vec![50, 300]));
@@ -147,8 +152,8 @@ mod tests {
         assert!(matches!(
             events[..],
             [
-                Event::Gone { nodes: 2, .. },
-                Event::Complete { nodes: 2, t_bcast_90_ms: 300, t_bcast_ms: 300, .. }
+                RehearsalEvent::Gone { nodes: 2, .. },
+                RehearsalEvent::Complete { nodes: 2, t_bcast_90_ms: 300, t_bcast_ms: 300, .. }
             ]
         ));
         assert!(observer.complete() && observer.follow(UnixMillis(600), &fleet).is_empty());

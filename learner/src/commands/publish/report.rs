@@ -1,7 +1,7 @@
 //! What `echo-learner publish` says, for people and for programs.
 
 use crate::publishing::snapshots::PublicationRow;
-use crate::server::Shared;
+use crate::server::SharedState;
 use echo_protocol::net::Host;
 use echo_protocol::program::output;
 use echo_protocol::snapshot::manifest::Manifest;
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// on the learner's clock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(super) enum Event {
+pub(super) enum RehearsalEvent {
     /// The host listens: nodes can join, at these addresses.
     Serving { at_ms: u64, run: String, key: String, peer_id: String, addresses: Vec<String> },
     /// A node is here.
@@ -42,8 +42,8 @@ pub(super) enum Event {
     Ended { at_ms: u64, reason: &'static str, complete: bool, sent_bytes: u64 },
 }
 
-impl Event {
-    pub(super) fn serving(shared: &Shared, host: &Host) -> Self {
+impl RehearsalEvent {
+    pub(super) fn serving(shared: &SharedState, host: &Host) -> Self {
         Self::Serving {
             at_ms: echo_protocol::program::clock::now().0,
             run: shared.workload.run.to_string(),
@@ -101,16 +101,16 @@ pub(super) fn name(node: &PublicKey) -> String {
 
 /// Writes events to standard output.
 #[derive(Clone, Copy)]
-pub(super) struct Reporter {
+pub(super) struct RehearsalReporter {
     json: bool,
 }
 
-impl Reporter {
+impl RehearsalReporter {
     pub(super) fn new(json: bool) -> Self {
         Self { json }
     }
 
-    pub(super) fn tell(&self, event: &Event) {
+    pub(super) fn tell(&self, event: &RehearsalEvent) {
         match serde_json::to_string(event) {
             Ok(json) if self.json => output::line(&json),
             _ => output::line(&event.line()),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counts of answers, in groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct AdmissionTally {
     /// Groups accepted since the run began, as far as it is on record.
     pub accepted: u64,
     /// Refused, by reason; reasons that never occurred are absent.
@@ -67,7 +67,7 @@ impl Looks {
     }
 }
 
-impl Tally {
+impl AdmissionTally {
     /// Counts one answer to a node; duplicates count as refused.
     pub fn record(&mut self, outcome: &Outcome) {
         match outcome {

@@ -49,7 +49,7 @@ struct World {
     book: LeaseBook,
     store: Arc<MemoryStore>,
     buffer: ReplayBuffer,
-    tally: Tally,
+    tally: AdmissionTally,
 }
 
 /// A learner at a version that it has published.
@@ -106,7 +106,7 @@ impl World {
             ),
             progress: at(4),
             buffer: ReplayBuffer::open(store.clone(), BufferLimits::default()).unwrap(),
-            tally: Tally::default(),
+            tally: AdmissionTally::default(),
             learner,
             node,
             run,
@@ -474,7 +474,7 @@ fn episodes_of_several_turns_are_played_again() {
         response.extend(text.chars().map(|c| c.to_digit(10).unwrap()).chain([END]));
         turns.push(2);
         let said = echo_sandbox::task::Response { text: &text, finished: true };
-        if let echo_sandbox::task::episode::Step::Over { .. } = play.turn(&said, 1).unwrap() {
+        if let echo_sandbox::task::episode::EpisodeStep::Over { .. } = play.turn(&said, 1).unwrap() {
             break;
         }
     }
@@ -556,7 +556,7 @@ fn every_reason_is_counted_under_its_name() {
     }
     let json = serde_json::to_value(&world.tally).unwrap();
     assert!(seen.iter().all(|name| json["refused"][name] == 1), "{json}");
-    assert_eq!(serde_json::from_value::<Tally>(json).unwrap(), world.tally);
+    assert_eq!(serde_json::from_value::<AdmissionTally>(json).unwrap(), world.tally);
 }
 
 #[test]

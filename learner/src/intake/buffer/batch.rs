@@ -4,7 +4,7 @@
 use echo_protocol::run::staleness::{BatchOrder, Staleness};
 use echo_protocol::run::version::PolicyVersion;
 
-use super::plan::Plan;
+use super::plan::BufferPlan;
 use super::{BufferError, DropReason, MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES, ReplayBuffer, StoredGroup};
 
 impl ReplayBuffer {
@@ -39,7 +39,7 @@ impl ReplayBuffer {
         }
         self.check_turn(version)?;
 
-        let mut plan = Plan::default();
+        let mut plan = BufferPlan::default();
         let mut chosen = Vec::new();
         let mut batch = Vec::new();
         // The oldest come first: behind one that is fresh enough all are.
@@ -81,7 +81,7 @@ impl ReplayBuffer {
     /// When the store fails.
     pub fn batch(&mut self, version: PolicyVersion) -> Result<Option<Vec<StoredGroup>>, BufferError> {
         let Some(entries) = self.index.journal().get(&version) else { return Ok(None) };
-        let mut plan = Plan::default();
+        let mut plan = BufferPlan::default();
         let mut batch = Vec::with_capacity(entries.len());
         for entry in entries {
             match self.load(entry)? {
@@ -110,7 +110,7 @@ impl ReplayBuffer {
         if version <= self.settled {
             return self.sync();
         }
-        self.commit(&Plan { settled: Some(version), ..Plan::default() })
+        self.commit(&BufferPlan { settled: Some(version), ..BufferPlan::default() })
     }
 
     /// Every batch before this update is trained and deleted.

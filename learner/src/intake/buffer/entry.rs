@@ -12,7 +12,7 @@ use crate::storage::unseal;
 
 /// What the index knows about a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct GroupEntry {
     pub(super) counter: OrderCounter,
     pub(super) arrival: u64,
     pub(super) oldest: PolicyVersion,
@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
 }
 
-impl Entry {
+impl GroupEntry {
     /// The entry of `group`; `None` when no token has a version.
     pub(super) fn of(group: &StoredGroup, bytes: u64) -> Option<Self> {
         Some(Self {

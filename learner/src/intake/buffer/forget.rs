@@ -9,7 +9,7 @@ use super::entry::{Final, counter};
 use super::plan::HEAD;
 use super::totals::{Count, Totals};
 use super::{BufferError, DropReason, ReplayBuffer};
-use crate::storage::{Store, StoreError, Tree, WriteBatch, seal, unseal};
+use crate::storage::{ObjectStoreError, Store, Tree, WriteBatch, seal, unseal};
 
 /// Records that are forgotten at once. Whoever holds the buffer waits for it: some tens of milliseconds. A
 /// run forgets those of the updates since its last checkpoint, and one that never forgot before comes to
@@ -29,7 +29,7 @@ pub(super) struct Forgotten {
 impl Forgotten {
     /// What `store` has forgotten.
     /// Fails when the store fails.
-    pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
+    pub(super) fn load(store: &dyn Store) -> Result<Self, ObjectStoreError> {
         // A damaged record costs nothing but the sums, which are asked for only where the
         // buffer's head is damaged, too.
         Ok(store.get(Tree::Forgotten, HEAD)?.and_then(|record| unseal(&record)).unwrap_or_default())

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::order::OrderCounter;
 
-use super::entry::Entry;
+use super::entry::GroupEntry;
 
 /// Where a group is that is neither trained nor dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum GroupPlace {
     /// Durable, and in no batch yet.
     Waiting,
     /// It is in the batch of this update.
@@ -18,14 +18,14 @@ pub(super) enum Place {
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    waiting: BTreeMap<(PolicyVersion, u64), Entry>,
+    waiting: BTreeMap<(PolicyVersion, u64), GroupEntry>,
     waiting_bytes: u64,
-    journal: BTreeMap<PolicyVersion, Vec<Entry>>,
-    places: BTreeMap<OrderCounter, Place>,
+    journal: BTreeMap<PolicyVersion, Vec<GroupEntry>>,
+    places: BTreeMap<OrderCounter, GroupPlace>,
 }
 
 impl Index {
-    pub(super) fn place(&self, counter: OrderCounter) -> Option<Place> {
+    pub(super) fn place(&self, counter: OrderCounter) -> Option<GroupPlace> {
         self.places.get(&counter).copied()
     }
 
@@ -43,25 +43,25 @@ impl Index {
     }
 
     /// Waiting groups by (oldest version, arrival).
-    pub(super) fn oldest_first(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn oldest_first(&self) -> impl Iterator<Item = &GroupEntry> {
         self.waiting.values()
     }
 
     /// The batches that are not settled.
-    pub(super) fn journal(&self) -> &BTreeMap<PolicyVersion, Vec<Entry>> {
+    pub(super) fn journal(&self) -> &BTreeMap<PolicyVersion, Vec<GroupEntry>> {
         &self.journal
     }
 
-    pub(super) fn add_waiting(&mut self, entry: Entry) {
-        self.places.insert(entry.counter, Place::Waiting);
+    pub(super) fn add_waiting(&mut self, entry: GroupEntry) {
+        self.places.insert(entry.counter, GroupPlace::Waiting);
         self.waiting_bytes += entry.bytes;
         self.waiting.insert(entry.age(), entry);
     }
 
-    pub(super) fn add_batch(&mut self, update: PolicyVersion, entries: Vec<Entry>) {
+    pub(super) fn add_batch(&mut self, update: PolicyVersion, entries: Vec<GroupEntry>) {
         for entry in &entries {
             self.remove(entry);
-            self.places.insert(entry.counter, Place::Batched(update));
+            self.places.insert(entry.counter, GroupPlace::Batched(update));
         }
         self.journal.insert(update, entries);
     }
@@ -73,13 +73,13 @@ impl Index {
     }
 
     /// Removes a group that waits or is in a batch.
-    pub(super) fn remove(&mut self, entry: &Entry) {
+    pub(super) fn remove(&mut self, entry: &GroupEntry) {
         match self.places.remove(&entry.counter) {
-            Some(Place::Waiting) => {
+            Some(GroupPlace::Waiting) => {
                 self.waiting.remove(&entry.age());
                 self.waiting_bytes -= entry.bytes;
             }
-            Some(Place::Batched(update)) => {
+            Some(GroupPlace::Batched(update)) => {
                 if let Some(batch) = self.journal.get_mut(&update) {
                     batch.retain(|other| other.counter != entry.counter);
                 }

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use echo_protocol::run::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Entry, Final};
-use super::index::{Index, Place};
+use super::entry::{Final, GroupEntry};
+use super::index::{GroupPlace, Index};
 use super::totals::{Count, Totals};
 use crate::intake::outcome::DropReason;
-use crate::storage::{StoreError, Tree, WriteBatch, seal};
+use crate::storage::{ObjectStoreError, Tree, WriteBatch, seal};
 
 /// The only key of [`Tree::BufferHead`].
 pub(super) const HEAD: &[u8] = b"head";
 
 /// The buffer's account on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct BufferHeader {
     pub(super) totals: Totals,
     pub(super) settled: PolicyVersion,
     /// So that arrivals are counted on when no group is left to count them by.
@@ -26,22 +26,22 @@ pub(super) struct Head {
 
 /// What changes, in this order: groups arrive, groups are dropped, a batch is taken, batches are settled.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct BufferPlan {
     /// New groups and their bytes.
-    pub(super) arrive: Vec<(Entry, Vec<u8>)>,
+    pub(super) arrive: Vec<(GroupEntry, Vec<u8>)>,
     /// New groups that do not pass the filter.
-    pub(super) filtered: Vec<(Entry, DropReason)>,
+    pub(super) filtered: Vec<(GroupEntry, DropReason)>,
     /// Groups that arrive, wait or are batched.
-    pub(super) drop: Vec<(Entry, DropReason)>,
+    pub(super) drop: Vec<(GroupEntry, DropReason)>,
     /// Waiting groups that become the batch of an update.
-    pub(super) take: Option<(PolicyVersion, Vec<Entry>)>,
+    pub(super) take: Option<(PolicyVersion, Vec<GroupEntry>)>,
     /// Every batch before this update is trained.
     pub(super) settled: Option<PolicyVersion>,
     /// Acknowledged groups of which the store knows nothing any more.
     pub(super) lost: Count,
 }
 
-impl Plan {
+impl BufferPlan {
     pub(super) fn is_empty(&self) -> bool {
         self.arrive.is_empty()
             && self.filtered.is_empty()
@@ -58,7 +58,7 @@ impl Plan {
         totals: &mut Totals,
         settled: PolicyVersion,
         next_arrival: u64,
-    ) -> Result<WriteBatch, StoreError> {
+    ) -> Result<WriteBatch, ObjectStoreError> {
         let mut batch = WriteBatch::default();
         for (entry, body) in &self.arrive {
             batch.put(Tree::Groups, &entry.key(), body.clone());
@@ -71,9 +71,9 @@ impl Plan {
             totals.drop(*reason, entry.count());
             end(&mut batch, entry, Err(*reason))?;
         }
-        let mut shrunk: BTreeMap<PolicyVersion, Vec<Entry>> = BTreeMap::new();
+        let mut shrunk: BTreeMap<PolicyVersion, Vec<GroupEntry>> = BTreeMap::new();
         for (entry, reason) in &self.drop {
-            if let Some(Place::Batched(update)) = index.place(entry.counter) {
+            if let Some(GroupPlace::Batched(update)) = index.place(entry.counter) {
                 let left = shrunk
                     .entry(update)
                     .or_insert_with(|| index.journal().get(&update).cloned().unwrap_or_default());
@@ -111,7 +111,11 @@ impl Plan {
             totals.drop(DropReason::Damaged, self.lost);
         }
         let settled = settled.max(self.settled.unwrap_or_default());
-        batch.put(Tree::BufferHead, HEAD, seal(&Head { totals: totals.clone(), settled, next_arrival })?);
+        batch.put(
+            Tree::BufferHead,
+            HEAD,
+            seal(&BufferHeader { totals: totals.clone(), settled, next_arrival })?,
+        );
         Ok(batch)
     }
 
@@ -133,9 +137,9 @@ impl Plan {
 /// Records the end of a group and deletes its bytes.
 pub(super) fn end(
     batch: &mut WriteBatch,
-    entry: &Entry,
+    entry: &GroupEntry,
     outcome: Result<PolicyVersion, DropReason>,
-) -> Result<(), StoreError> {
+) -> Result<(), ObjectStoreError> {
     batch.remove(Tree::Groups, &entry.key());
     batch.remove(Tree::Waiting, &entry.key());
     let end = Final { outcome, trajectories: entry.trajectories };

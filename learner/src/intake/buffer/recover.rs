@@ -6,15 +6,15 @@ use std::sync::Arc;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::order::OrderCounter;
 
-use super::entry::{Entry, counter};
+use super::entry::{GroupEntry, counter};
 use super::forget::Forgotten;
 use super::index::Index;
-use super::plan::{HEAD, Head, Plan, end};
+use super::plan::{BufferHeader, BufferPlan, HEAD, end};
 use super::totals::{Count, Totals};
 use super::{BufferError, BufferLimits, ReplayBuffer, Write};
 use crate::intake::filter::Filter;
 use crate::intake::outcome::DropReason;
-use crate::storage::{Store, StoreError, Tree, WriteBatch, seal, unseal};
+use crate::storage::{ObjectStoreError, Store, Tree, WriteBatch, seal, unseal};
 
 /// What a scan of the store found.
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct Scan {
 /// Opens the buffer in `store`.
 pub(super) fn open(store: Arc<dyn Store>, limits: BufferLimits) -> Result<ReplayBuffer, BufferError> {
     let scan = scan(&*store)?;
-    let before = store.get(Tree::BufferHead, HEAD)?.and_then(|head| unseal::<Head>(&head));
+    let before = store.get(Tree::BufferHead, HEAD)?.and_then(|head| unseal::<BufferHeader>(&head));
     let mut repairs = WriteBatch::default();
     let lost = repair(&*store, &scan, &mut repairs)?;
     let mut head = match before.clone() {
@@ -77,7 +77,7 @@ impl ReplayBuffer {
     /// # Errors
     /// When the store fails.
     pub fn reconcile(&mut self, version: PolicyVersion, acknowledged: u64) -> Result<bool, BufferError> {
-        let mut plan = Plan::default();
+        let mut plan = BufferPlan::default();
         let next = self.newest_batch().map_or(self.settled, |newest| newest.next().max(self.settled));
         if next < version {
             // Every update before the checkpoint had its batch in the journal before it began.
@@ -93,19 +93,22 @@ impl ReplayBuffer {
     }
 }
 
-fn scan(store: &dyn Store) -> Result<Scan, StoreError> {
+fn scan(store: &dyn Store) -> Result<Scan, ObjectStoreError> {
     let mut scan = Scan::default();
-    store.visit(Tree::Journal, &mut |key, record| match (unseal::<Vec<Entry>>(&record), counter(key)) {
-        (Some(entries), Some(update)) => {
-            for entry in &entries {
-                scan.batched += entry.count();
-                scan.next_arrival = scan.next_arrival.max(entry.arrival.saturating_add(1));
+    store.visit(
+        Tree::Journal,
+        &mut |key, record| match (unseal::<Vec<GroupEntry>>(&record), counter(key)) {
+            (Some(entries), Some(update)) => {
+                for entry in &entries {
+                    scan.batched += entry.count();
+                    scan.next_arrival = scan.next_arrival.max(entry.arrival.saturating_add(1));
+                }
+                scan.index.add_batch(PolicyVersion(update), entries);
             }
-            scan.index.add_batch(PolicyVersion(update), entries);
-        }
-        _ => scan.damaged_batches.push(key.to_vec()),
-    })?;
-    store.visit(Tree::Waiting, &mut |key, record| match unseal::<Entry>(&record) {
+            _ => scan.damaged_batches.push(key.to_vec()),
+        },
+    )?;
+    store.visit(Tree::Waiting, &mut |key, record| match unseal::<GroupEntry>(&record) {
         Some(entry) if entry.key() == key && scan.index.place(entry.counter).is_none() => {
             scan.waiting += entry.count();
             scan.next_arrival = scan.next_arrival.max(entry.arrival.saturating_add(1));
@@ -118,7 +121,7 @@ fn scan(store: &dyn Store) -> Result<Scan, StoreError> {
 
 /// Drops what is damaged, so that it counts as delivered and is never met again; returns how
 /// many groups that are.
-fn repair(store: &dyn Store, scan: &Scan, repairs: &mut WriteBatch) -> Result<u64, StoreError> {
+fn repair(store: &dyn Store, scan: &Scan, repairs: &mut WriteBatch) -> Result<u64, ObjectStoreError> {
     let mut lost: BTreeSet<u64> = scan.damaged.iter().filter_map(|key| counter(key)).collect();
     scan.damaged.iter().for_each(|key| repairs.remove(Tree::Waiting, key));
     if !scan.damaged_batches.is_empty() {
@@ -131,7 +134,7 @@ fn repair(store: &dyn Store, scan: &Scan, repairs: &mut WriteBatch) -> Result<u6
     lost.retain(|at| scan.index.place(OrderCounter(*at)).is_none());
     for at in lost.iter().copied().map(OrderCounter) {
         let (oldest, newest) = (PolicyVersion(0), PolicyVersion(0));
-        let unknown = Entry { counter: at, arrival: 0, oldest, newest, trajectories: 0, bytes: 0 };
+        let unknown = GroupEntry { counter: at, arrival: 0, oldest, newest, trajectories: 0, bytes: 0 };
         end(repairs, &unknown, Err(DropReason::Damaged))?;
     }
     Ok(lost.len() as u64)
@@ -139,14 +142,14 @@ fn repair(store: &dyn Store, scan: &Scan, repairs: &mut WriteBatch) -> Result<u6
 
 /// Rebuilds a missing or damaged head from what was forgotten, the records of ended groups,
 /// and those that are `lost` now.
-fn recount(store: &dyn Store, lost: u64) -> Result<Head, StoreError> {
+fn recount(store: &dyn Store, lost: u64) -> Result<BufferHeader, ObjectStoreError> {
     let mut ended = Forgotten::load(store)?;
     store.visit(Tree::Final, &mut |_, record| ended.add(&record))?;
     let Forgotten { mut totals, settled, .. } = ended;
     if lost > 0 {
         totals.drop(DropReason::Damaged, Count { groups: lost, trajectories: 0 });
     }
-    Ok(Head { totals, settled, next_arrival: 0 })
+    Ok(BufferHeader { totals, settled, next_arrival: 0 })
 }
 
 /// Books what the scan no longer found as damaged, and makes the totals add up.

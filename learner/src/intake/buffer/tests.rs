@@ -284,7 +284,7 @@ fn a_failed_flush_acknowledges_nothing_and_loses_nothing() {
         let counter = 10 + healthy;
         buffer.stage(admitted(counter, &[0])).unwrap();
         store.fail_after(Some(healthy));
-        assert!(matches!(buffer.flush(), Err(BufferError::Store(StoreError::Full { .. }))));
+        assert!(matches!(buffer.flush(), Err(BufferError::Store(ObjectStoreError::Full { .. }))));
         assert_eq!(
             status(&buffer, counter),
             Some(OrderStatus::Staged),

@@ -3,7 +3,7 @@
 use echo_protocol::run::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{HEAD, Head};
+use super::plan::{BufferHeader, HEAD};
 use super::totals::{Count, Totals};
 use super::{BufferError, ReplayBuffer};
 use crate::intake::outcome::DropReason;
@@ -49,7 +49,11 @@ impl Watermark {
         }
         (totals.batched, totals.waiting) = Default::default();
         let settled = self.settled.max(version);
-        batch.put(Tree::BufferHead, HEAD, seal(&Head { totals, settled, next_arrival: self.next_arrival })?);
+        batch.put(
+            Tree::BufferHead,
+            HEAD,
+            seal(&BufferHeader { totals, settled, next_arrival: self.next_arrival })?,
+        );
         Ok(())
     }
 }

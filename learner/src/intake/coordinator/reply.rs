@@ -10,14 +10,14 @@ use echo_protocol::work::submission::{Answer, Outcome};
 
 /// The answer about a group, and its receipt, which the run's key has yet to sign.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct UnsignedReply {
     /// Accepted, refused with a reason, or to be sent again.
     pub answer: Answer,
     /// The receipt of what is accepted, now or before.
     pub receipt: Option<Receipt>,
 }
 
-impl Reply {
+impl UnsignedReply {
     /// The group is accepted, when the flush returns.
     pub(super) fn accepted(receipt: Receipt) -> Self {
         Self { answer: Answer::new(Some(receipt.counter), Outcome::Accepted), receipt: Some(receipt) }
@@ -42,7 +42,7 @@ impl Reply {
     }
 }
 
-impl From<Answer> for Reply {
+impl From<Answer> for UnsignedReply {
     fn from(answer: Answer) -> Self {
         Self { answer, receipt: None }
     }

@@ -5,7 +5,7 @@
 //! twice and nothing is trained on twice.
 
 use super::{Desk, DeskConfig, DeskError};
-use crate::intake::admission::Tally;
+use crate::intake::admission::AdmissionTally;
 use crate::intake::buffer::Watermark;
 use crate::intake::leases::{LeaseJournal, LeaseSnapshot};
 use crate::reputation::{Record, RecordJournal, RecordSnapshot};
@@ -24,7 +24,7 @@ pub struct DeskState {
     /// The buffer's account and the next place in the order of arrival.
     pub buffer: Watermark,
     /// Groups accepted and refused.
-    pub tally: Tally,
+    pub tally: AdmissionTally,
     /// What is known of peers. Checkpoints of earlier programs have none.
     #[serde(default)]
     pub record: RecordSnapshot,

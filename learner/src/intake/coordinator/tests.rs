@@ -38,14 +38,21 @@ impl World {
             record: RecordConfig::default(),
         };
         let store = Arc::new(MemoryStore::default());
-        let desk = Desk::open(store.clone(), config, UnixMillis(0), PolicyVersion(0), Tally::default(), None)
-            .unwrap();
+        let desk = Desk::open(
+            store.clone(),
+            config,
+            UnixMillis(0),
+            PolicyVersion(0),
+            AdmissionTally::default(),
+            None,
+        )
+        .unwrap();
         let admission = Admission::new(run, &charter, workload.mix.clone(), Arc::new(workload));
         Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run, rewards: vec![0.0], store, config }
     }
 
     /// As after a kill, with what was on record then.
-    fn reopen(&mut self, tally: Tally) {
+    fn reopen(&mut self, tally: AdmissionTally) {
         let store = self.store.clone();
         self.desk = Desk::open(store, self.config, UnixMillis(0), PolicyVersion(0), tally, None).unwrap();
     }
@@ -95,7 +102,7 @@ impl World {
         self.replies(groups).into_iter().map(|reply| reply.answer.outcome).collect()
     }
 
-    fn replies(&mut self, groups: Vec<Admitted>) -> Vec<Reply> {
+    fn replies(&mut self, groups: Vec<Admitted>) -> Vec<UnsignedReply> {
         let (replies, written) = self.desk.admit(UnixMillis(0), &self.admission, groups);
         let flushed = written.and_then(Unflushed::flush);
         self.desk.acknowledge(replies, flushed)
@@ -136,7 +143,7 @@ fn a_run_has_begun_when_an_order_has_left_it() {
     let mut world = World::new(Staleness::one_step());
     assert!(!world.desk.has_begun());
     world.lease(0);
-    world.reopen(Tally::default());
+    world.reopen(AdmissionTally::default());
     assert!(world.desk.has_begun(), "also by what is on the disk");
 }
 
@@ -209,7 +216,7 @@ fn what_was_accepted_after_the_last_row_counts_after_a_kill() {
     let mut leases = world.lease(0);
     world.deliver(&mut leases, 3, 0);
     let refused = [(RefuseReason::Stale, 5)].into();
-    world.reopen(Tally { accepted: 1, refused, ..Tally::default() });
+    world.reopen(AdmissionTally { accepted: 1, refused, ..AdmissionTally::default() });
     assert_eq!((world.desk.tally().accepted, world.desk.tally().refused_in_all()), (3, 5));
     world.deliver(&mut leases, 1, 0);
     assert_eq!((world.desk.tally().accepted, world.desk.totals().acknowledged.groups), (4, 4));
@@ -223,7 +230,8 @@ fn versions_from_before_a_lost_database_are_waited_for_after_a_further_restart_t
     world.store = Arc::new(MemoryStore::default());
     let (store, zero) = (world.store.clone(), PolicyVersion(0));
     world.desk =
-        Desk::open(store, world.config, UnixMillis(0), zero, Tally::default(), Some(&checkpoint)).unwrap();
+        Desk::open(store, world.config, UnixMillis(0), zero, AdmissionTally::default(), Some(&checkpoint))
+            .unwrap();
     let lease = world.lease(0).remove(0);
     let trajectory = Trajectory {
         response: vec![1],
@@ -248,7 +256,7 @@ fn versions_from_before_a_lost_database_are_waited_for_after_a_further_restart_t
     };
     let screen = |world: &World| world.desk.screen(UnixMillis(0), &world.admission, &group);
     // The second one does not, but what was published stands beside the database.
-    world.reopen(Tally::default());
+    world.reopen(AdmissionTally::default());
     assert!(matches!(screen(&world), Err(Rejection::Refused(_))));
     world.desk.published(PolicyVersion(4));
     assert!(matches!(screen(&world), Err(Rejection::Retry(_))));
@@ -323,7 +331,7 @@ fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
     // Neither a kill nor a restart changes that: it is on the disk when it is said.
     world.desk.keep_record().unwrap();
     world.store.crash(0);
-    world.reopen(Tally::default());
+    world.reopen(AdmissionTally::default());
     assert!(world.desk.hear(UnixMillis(599_999), &node).is_err());
     assert!(world.desk.hear(UnixMillis(600_000), &node).is_ok());
 }
@@ -345,7 +353,7 @@ fn every_accepted_group_has_a_receipt_that_is_durable_with_it_and_comes_again_wi
     assert_eq!((receipt.sequence, receipt.counter, receipt.rewards), (0, first, 1.5));
     assert_eq!((receipt.group, receipt.trajectories), (ContentId::of(&first.0.to_le_bytes()), 2));
     world.store.crash(0);
-    world.reopen(Tally::default());
+    world.reopen(AdmissionTally::default());
     assert_eq!(copy(&mut world).receipt, Some(receipt));
     assert_eq!(world.desk.record().peers()[&node].accepted, 2);
     // Signed by the run's key, it opens for the node.
@@ -372,7 +380,7 @@ fn a_failed_disk_gives_no_receipts() {
 fn the_store_does_not_grow_with_the_run_and_no_order_is_leased_twice() {
     let mut world = World::new(Staleness::one_step());
     world.config.limits.kept_orders = 2 * BATCH as u64;
-    world.reopen(Tally::default());
+    world.reopen(AdmissionTally::default());
     let (mut leased, mut sizes) = (std::collections::BTreeSet::new(), Vec::new());
     for version in 0..40 {
         world.at(version);
@@ -389,7 +397,7 @@ fn the_store_does_not_grow_with_the_run_and_no_order_is_leased_twice() {
             // Killed: what is not flushed is lost, or was written all the same.
             world.store.crash(version as usize % 3);
             let accepted = world.desk.totals().acknowledged.groups;
-            world.reopen(Tally { accepted, ..Tally::default() });
+            world.reopen(AdmissionTally { accepted, ..AdmissionTally::default() });
         }
     }
     assert!(sizes.iter().all(|records| *records <= 5 * BATCH), "{sizes:?}");

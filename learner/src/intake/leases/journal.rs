@@ -9,7 +9,7 @@ use echo_protocol::work::order::OrderCounter;
 use serde::{Deserialize, Serialize};
 
 use super::{Change, LeaseBook, LeaseSnapshot, OpenLease, Rest};
-use crate::storage::{Store, StoreError, Tree, WriteBatch, seal, unseal};
+use crate::storage::{ObjectStoreError, Store, Tree, WriteBatch, seal, unseal};
 
 /// The only key of [`Tree::LeaseHead`].
 const HEAD: &[u8] = b"head";
@@ -27,7 +27,7 @@ struct Head {
 pub enum LeaseJournalError {
     /// The store failed; the next write says the same again.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] ObjectStoreError),
     /// The counters are unreadable: nobody can say which orders are fresh.
     #[error(
         "the lease book's counters are damaged: move the run's database/ away; the next `echo-learner resume` makes a new \
@@ -158,7 +158,7 @@ impl LeaseJournal {
         run: RunId,
         mut delivered: impl FnMut(OrderCounter) -> Result<bool, E>,
     ) -> Result<Option<LeaseSnapshot>, E> {
-        let failed = |error: StoreError| LeaseJournalError::from(error);
+        let failed = |error: ObjectStoreError| LeaseJournalError::from(error);
         let Some(head) = self.store.get(Tree::LeaseHead, HEAD).map_err(failed)? else { return Ok(None) };
         let head: Head = unseal(&head).ok_or(LeaseJournalError::Damaged)?;
         if head.run != run {

@@ -1,8 +1,8 @@
 //! One place with checkpoints in it.
 
 use super::tensors::{self, TensorsError};
-use super::writer::{PIECE_BYTES, Writer};
-use super::{Checkpoint, CheckpointError, Part, State};
+use super::writer::{ObjectWriter, PIECE_BYTES};
+use super::{Checkpoint, CheckpointError, CheckpointState, Part};
 use crate::common::long_waits::patiently;
 use candle_core::{Device, Tensor, safetensors};
 use echo_policy::training::decoder::Decoder;
@@ -26,7 +26,7 @@ pub(super) const VERSION_DIGITS: usize = 12;
 
 /// A part of an object store that holds one run's checkpoints.
 #[derive(Clone, Debug)]
-pub(super) struct Shelf {
+pub(super) struct CheckpointCatalog {
     pub(super) store: Arc<dyn ObjectStore>,
     /// Every object lies below it.
     pub(super) root: Path,
@@ -38,7 +38,7 @@ pub(super) struct Shelf {
     pub(super) on_disk: bool,
 }
 
-impl Shelf {
+impl CheckpointCatalog {
     /// Waits for `work`, which is `what`, and says so now and then where that takes long.
     pub(super) async fn patiently<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
         let say = |waited: Duration| {
@@ -60,7 +60,7 @@ impl Shelf {
     /// Writes a checkpoint, or writes it again: its parts first, what commits them last.
     pub(super) async fn write(
         &self,
-        mut state: State,
+        mut state: CheckpointState,
         weights: &Decoder,
         optimizer: &BTreeMap<String, Tensor>,
     ) -> Result<(), CheckpointError> {
@@ -85,7 +85,7 @@ impl Shelf {
         if self.get(version, STATE).await.is_ok_and(|here| here == text) {
             return Ok(());
         }
-        let state = State::parse(&text).map_err(|what| from.damaged(version, what))?;
+        let state = CheckpointState::parse(&text).map_err(|what| from.damaged(version, what))?;
         let at = self.at(version, STATE);
         match self.store.head(&at).await {
             // Where nothing is to be deleted, a store that lets nobody delete is as good.
@@ -109,7 +109,7 @@ impl Shelf {
         bytes: u64,
     ) -> Result<Part, CheckpointError> {
         let (source, target) = (from.at(version, name), self.at(version, name));
-        let mut writer = Writer::begin(&*self.store, &target).await.map_err(self.failed(&target))?;
+        let mut writer = ObjectWriter::begin(&*self.store, &target).await.map_err(self.failed(&target))?;
         let copied = async {
             for at in (0..bytes).step_by(PIECE_BYTES) {
                 let range = at..bytes.min(at + PIECE_BYTES as u64);
@@ -153,9 +153,9 @@ impl Shelf {
     }
 
     /// Reads what commits a checkpoint.
-    async fn state(&self, version: PolicyVersion, run: &RunId) -> Result<State, CheckpointError> {
+    async fn state(&self, version: PolicyVersion, run: &RunId) -> Result<CheckpointState, CheckpointError> {
         let text = self.get(version, STATE).await?;
-        let state = State::parse(&text).map_err(|what| self.damaged(version, what))?;
+        let state = CheckpointState::parse(&text).map_err(|what| self.damaged(version, what))?;
         if state.run != *run {
             return Err(CheckpointError::WrongRun {
                 at: self.called(&self.at(version, STATE)),
@@ -170,7 +170,7 @@ impl Shelf {
 
     async fn tensors(
         &self,
-        state: &State,
+        state: &CheckpointState,
         name: &str,
         device: &Device,
     ) -> Result<BTreeMap<String, Tensor>, CheckpointError> {

@@ -1,6 +1,6 @@
 //! From the run file to the stores.
 
-use super::catalog::{OBJECTS, Shelf, VERSION_DIGITS};
+use super::catalog::{CheckpointCatalog, OBJECTS, VERSION_DIGITS};
 use super::{CheckpointError, Checkpoints};
 use crate::publishing::checkpoint::options::CheckpointsSection;
 use crate::storage::run_dir::RunDir;
@@ -84,13 +84,13 @@ impl Checkpoints {
 
     fn on_disk(store: Arc<dyn ObjectStore>, dir: &Path, keep: usize) -> Self {
         let (root, name) = (ObjectPath::default(), dir.display().to_string());
-        Self { near: Shelf { store, root, name, keep, on_disk: true }, far: None }
+        Self { near: CheckpointCatalog { store, root, name, keep, on_disk: true }, far: None }
     }
 
     /// The same, copied to another store as well.
     pub(crate) fn copied_to(mut self, store: Arc<dyn ObjectStore>, root: ObjectPath, name: &str) -> Self {
         let (keep, name) = (self.near.keep, name.to_owned());
-        self.far = Some(Shelf { store, root, name, keep, on_disk: false });
+        self.far = Some(CheckpointCatalog { store, root, name, keep, on_disk: false });
         self
     }
 }

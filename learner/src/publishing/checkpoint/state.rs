@@ -19,7 +19,7 @@ const NO_HASH: &str = "000000000000000000000000000000000000000000000000000000000
 
 /// The content of `state.json`, which commits a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct CheckpointState {
     /// The form of this file.
     pub form: u32,
     /// The run that the checkpoint belongs to; another run refuses it.
@@ -62,7 +62,7 @@ pub struct Part {
     pub blake3: String,
 }
 
-impl State {
+impl CheckpointState {
     /// The state at `version`, before its tensors are written.
     pub fn new(
         run: RunId,
@@ -87,7 +87,7 @@ impl State {
         struct Sealed<'a> {
             blake3: &'static str,
             #[serde(flatten)]
-            state: &'a State,
+            state: &'a CheckpointState,
         }
         let sealed = Sealed { blake3: NO_HASH, state: self };
         let text = serde_json::to_string_pretty(&sealed).expect("keys are text, and numbers finite or null");

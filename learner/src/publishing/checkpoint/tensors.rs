@@ -1,7 +1,7 @@
 //! Tensors as safetensors, one at a time.
 
 use super::Part;
-use super::writer::{BLOCK_BYTES, Writer};
+use super::writer::{BLOCK_BYTES, ObjectWriter};
 use candle_core::{DType, Tensor};
 use echo_policy::model::weights::{DType as Stored, RawTensor};
 use object_store::ObjectStore;
@@ -25,7 +25,7 @@ pub(super) async fn put(
     tensors: &BTreeMap<String, Tensor>,
 ) -> Result<Part, TensorsError> {
     let header = header(tensors)?;
-    let mut writer = Writer::begin(store, at).await?;
+    let mut writer = ObjectWriter::begin(store, at).await?;
     match stream(&mut writer, header, tensors).await {
         Ok(part) => Ok(part),
         Err(error) => {
@@ -36,7 +36,7 @@ pub(super) async fn put(
 }
 
 async fn stream(
-    writer: &mut Writer,
+    writer: &mut ObjectWriter,
     header: Vec<u8>,
     tensors: &BTreeMap<String, Tensor>,
 ) -> Result<Part, TensorsError> {

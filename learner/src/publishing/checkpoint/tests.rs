@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A state of some run, with something in every part.
-pub(crate) fn state_at(run: RunId, version: u64) -> State {
+pub(crate) fn state_at(run: RunId, version: u64) -> CheckpointState {
     let next = OrderCounter(4 * version + 4);
     let node = PublicKey::from_bytes([9; 32]);
     let lease =
@@ -35,7 +35,7 @@ pub(crate) fn state_at(run: RunId, version: u64) -> State {
     };
     let evaluated =
         EvaluationRow { evaluated: version, held_out_accuracy: Some(0.1), ..EvaluationRow::default() };
-    State::new(run, PolicyVersion(version), Some(evaluated), version, desk, Vec::new())
+    CheckpointState::new(run, PolicyVersion(version), Some(evaluated), version, desk, Vec::new())
 }
 
 /// A trainer, its run, and a directory for checkpoints.
@@ -87,7 +87,7 @@ async fn a_checkpoint_is_read_as_it_was_written() {
     let found = found.unwrap();
     assert!(damaged.is_empty());
     let parts = found.state.parts.clone();
-    assert_eq!(found.state, State { parts: parts.clone(), ..state_at(room.run, 6) });
+    assert_eq!(found.state, CheckpointState { parts: parts.clone(), ..state_at(room.run, 6) });
     assert_eq!(
         parts["model.safetensors"].bytes,
         fs::metadata(room.path(6, "model.safetensors")).unwrap().len()

@@ -16,8 +16,8 @@ const PIECES_AT_ONCE: usize = 4;
 /// large as the call.
 pub(super) const BLOCK_BYTES: usize = 64 << 10;
 
-/// An object that is being written. It appears, durably, when [`Writer::finish`] returns.
-pub(super) struct Writer {
+/// An object that is being written. It appears, durably, when [`ObjectWriter::finish`] returns.
+pub(super) struct ObjectWriter {
     upload: Box<dyn MultipartUpload>,
     piece: PutPayloadMut,
     under_way: FuturesUnordered<UploadPart>,
@@ -25,7 +25,7 @@ pub(super) struct Writer {
     bytes: u64,
 }
 
-impl Writer {
+impl ObjectWriter {
     pub(super) async fn begin(store: &dyn ObjectStore, at: &Path) -> Result<Self> {
         let upload = store.put_multipart(at).await?;
         let (piece, under_way) = (PutPayloadMut::new(), FuturesUnordered::new());

@@ -2,15 +2,15 @@
 
 use super::row::PublicationRow;
 use echo_protocol::snapshot::delta;
-use echo_protocol::snapshot::delta::{Kind, Width};
+use echo_protocol::snapshot::delta::{DeltaKind, Width};
 use echo_protocol::snapshot::manifest::{DeltaEntry, Manifest};
-use echo_protocol::store::{ChunkStore, StoreError};
+use echo_protocol::store::{ChunkStore, ChunkStoreError};
 use echo_protocol::wire::content_id::{ChunkIndex, ContentId};
 use rayon::prelude::*;
 use tokio::time::Instant;
 
 /// Stores chunks and makes their deltas, as many at a time as rayon's pool has threads.
-pub(super) struct Encoder<'a> {
+pub(super) struct ChunkEncoder<'a> {
     store: &'a ChunkStore,
     base: Option<&'a Manifest>,
     width: Width,
@@ -39,29 +39,29 @@ struct Chunk {
 /// How a node that holds the base gets the chunk.
 enum Form {
     Unchanged,
-    Delta(Kind, DeltaEntry),
+    Delta(DeltaKind, DeltaEntry),
     Full,
 }
 
-impl<'a> Encoder<'a> {
+impl<'a> ChunkEncoder<'a> {
     pub(super) fn new(store: &'a ChunkStore, base: Option<&'a Manifest>, width: Width) -> Self {
         Self { store, base, width, waiting: Vec::new(), encoded: Encoded::default() }
     }
 
     /// Takes the next chunk; an empty one is none.
-    pub(super) fn push(&mut self, chunk: Vec<u8>) -> Result<(), StoreError> {
+    pub(super) fn push(&mut self, chunk: Vec<u8>) -> Result<(), ChunkStoreError> {
         if !chunk.is_empty() {
             self.waiting.push(chunk);
         }
         if self.waiting.len() < rayon::current_num_threads() { Ok(()) } else { self.flush() }
     }
 
-    pub(super) fn finish(mut self) -> Result<Encoded, StoreError> {
+    pub(super) fn finish(mut self) -> Result<Encoded, ChunkStoreError> {
         self.flush()?;
         Ok(self.encoded)
     }
 
-    fn flush(&mut self) -> Result<(), StoreError> {
+    fn flush(&mut self) -> Result<(), ChunkStoreError> {
         let first = self.encoded.chunks.len() as u32;
         let waiting = std::mem::take(&mut self.waiting);
         let chunks = waiting.into_par_iter().zip(first..first + u32::MAX / 2);
@@ -72,7 +72,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    fn encode(&self, index: ChunkIndex, bytes: &[u8]) -> Result<Chunk, StoreError> {
+    fn encode(&self, index: ChunkIndex, bytes: &[u8]) -> Result<Chunk, ChunkStoreError> {
         let since = Instant::now();
         let id = self.store.put(bytes)?;
         let form = match self.base.and_then(|base| base.chunk_id(index)) {
@@ -83,11 +83,11 @@ impl<'a> Encoder<'a> {
         Ok(Chunk { id, length: bytes.len() as u64, form, seconds: since.elapsed().as_secs_f64() })
     }
 
-    fn delta(&self, base: ContentId, bytes: &[u8]) -> Result<Form, StoreError> {
+    fn delta(&self, base: ContentId, bytes: &[u8]) -> Result<Form, ChunkStoreError> {
         let old = match self.store.read(&base) {
             Ok(old) => old,
             // Nodes may still have it, but what is not here cannot be encoded against.
-            Err(error @ (StoreError::Damaged { .. } | StoreError::Missing { .. })) => {
+            Err(error @ (ChunkStoreError::Damaged { .. } | ChunkStoreError::Missing { .. })) => {
                 tracing::warn!(%error, "a chunk is published without a delta");
                 return Ok(Form::Full);
             }
@@ -112,8 +112,8 @@ impl Encoded {
             }
             Form::Delta(kind, entry) => {
                 match kind {
-                    Kind::Sparse => row.sparse += 1,
-                    Kind::Planes => row.xor += 1,
+                    DeltaKind::Sparse => row.sparse += 1,
+                    DeltaKind::Planes => row.xor += 1,
                 }
                 row.delta_bytes += u64::from(entry.length);
                 Some(entry)

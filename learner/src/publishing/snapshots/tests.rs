@@ -1,7 +1,7 @@
 use super::*;
 use crate::common::testing::workload;
 use echo_policy::model::weights::DType;
-use echo_protocol::snapshot::fetch_plan::Recipe;
+use echo_protocol::snapshot::fetch_plan::FetchPlan;
 use echo_protocol::snapshot::manifest::PieceIndex;
 use echo_protocol::wire::content_id::ChunkIndex;
 use tempfile::TempDir;
@@ -80,7 +80,7 @@ fn a_node_one_version_behind_follows_by_deltas_bit_for_bit() {
     for chunk in old.chunks(CHUNK) {
         node.put(chunk).unwrap();
     }
-    let recipe = Recipe::of(&[manifest.clone(), base], |id| node.read(id).is_ok());
+    let recipe = FetchPlan::of(&[manifest.clone(), base], |id| node.read(id).is_ok());
     assert_eq!(recipe.bytes, row.delta_bytes);
     for piece in recipe.wanted.values().flatten().map(|index| manifest.piece(*index).unwrap()) {
         node.write(&piece.id, &learner.store.read(&piece.id).unwrap()).unwrap();

@@ -19,7 +19,7 @@ type Announced = Arc<Mutex<Vec<(PolicyVersion, bool)>>>;
 pub(crate) struct Room {
     pub(crate) dir: TempDir,
     runtime: Runtime,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     trainer: Trainer,
     announced: Announced,
     pub(crate) stop: CancellationToken,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::common::testing;
 use crate::config::{TrainSection, WatchSection};
-use crate::run::controller::Plan;
+use crate::run::controller::RunPlan;
 use crate::run::release::tests::{Room, deaf};
 use crate::storage::run_dir::RunDir;
 use echo_policy::model::config::{ModelConfig, TinySizes};
@@ -15,7 +15,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// A learner without nodes.
 pub(crate) fn learning(room: &Room, releases: Releases) -> Learning {
     let (workload, weights) = testing::workload();
-    let plan = Plan { updates: 4, staleness: workload.charter.staleness, evaluate_every: 0 };
+    let plan = RunPlan { updates: 4, staleness: workload.charter.staleness, evaluate_every: 0 };
     Learning {
         controller: Controller::new(plan),
         trainer: Trainer::new(&workload.model, &weights, &TrainSection::default()).unwrap(),
@@ -34,7 +34,7 @@ pub(crate) fn learning(room: &Room, releases: Releases) -> Learning {
 }
 
 /// What it comes to, in time.
-fn ended(learning: Learning) -> Result<Ended, LearningError> {
+fn ended(learning: Learning) -> Result<TrainingEnd, LearningError> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || drop(tell.send(learning.run())));
     told.recv_timeout(LIMIT).expect("it ends in time")

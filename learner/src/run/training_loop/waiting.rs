@@ -1,6 +1,6 @@
 //! What a long wait for a batch is for, so that nobody has to guess it.
 
-use crate::common::long_waits::Due;
+use crate::common::long_waits::ReportDue;
 use crate::fleet::Fleet;
 use crate::intake::coordinator::Desk;
 use echo_protocol::run::staleness::Staleness;
@@ -15,7 +15,7 @@ const NAMED: usize = 3;
 /// A wait for one batch.
 pub(super) struct Waiting {
     version: PolicyVersion,
-    due: Due,
+    due: ReportDue,
     /// Groups that had been turned away when it began.
     before: Lost,
 }
@@ -39,7 +39,7 @@ struct Lost {
 impl Waiting {
     /// A wait for the batch of `version` begins.
     pub(super) fn new(version: PolicyVersion, desk: &Desk) -> Self {
-        Self { version, due: Due::default(), before: Lost::so_far(desk) }
+        Self { version, due: ReportDue::default(), before: Lost::so_far(desk) }
     }
 
     /// Whether it is worth a word after it took `waited`. True once for each doubling.

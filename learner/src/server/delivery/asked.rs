@@ -1,12 +1,12 @@
 //! A group that verifiers look at, and what becomes of it.
 
-use super::super::Shared;
+use super::super::SharedState;
 use super::super::rate_limit::Door;
 use super::{Pending, rejected};
 use crate::intake::admission::{Admitted, Look};
 use crate::verification::panel::Ruling;
 use crate::verification::sampling_audit::verdict;
-use echo_policy::audit::{Finding, VersionWeights};
+use echo_policy::audit::{SampleFinding, VersionWeights};
 use echo_protocol::program::clock;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::submission::Answer;
@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
 /// A group that waits for a ruling.
-pub(super) struct Asked {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct PendingRuling {
+    pub(super) shared: Arc<SharedState>,
     pub(super) node: PublicKey,
     pub(super) door: Arc<Door>,
     pub(super) admitted: Admitted,
@@ -25,7 +25,7 @@ pub(super) struct Asked {
     pub(super) ruling: oneshot::Receiver<Ruling>,
 }
 
-impl Asked {
+impl PendingRuling {
     /// Waits for the ruling, looks where the learner has to, and passes the group on or answers it.
     pub(super) async fn decide(self, writer: &mpsc::Sender<Pending>, reply: oneshot::Sender<Answer>) {
         let Self { shared, node, door, admitted, policies, ruling } = self;
@@ -67,7 +67,7 @@ impl Asked {
 
 /// The learner's own audit, which is held against what verifiers have said.
 fn settle(
-    shared: &Shared,
+    shared: &SharedState,
     node: &PublicKey,
     admitted: Admitted,
     policies: &[Arc<VersionWeights>],
@@ -75,7 +75,7 @@ fn settle(
     let (group, counter) = (admitted.id, admitted.group.counter);
     let found = match &shared.audit {
         Some(audit) => audit.find(&admitted.group, policies),
-        None => Ok(Finding::default()),
+        None => Ok(SampleFinding::default()),
     };
     match &found {
         Ok(certain) if !certain.is_close => {

@@ -3,7 +3,7 @@ use crate::common::testing;
 use crate::common::workload::Workload;
 use crate::reputation::Owners;
 use crate::server::verifiers::{Seat, hear};
-use crate::training::local_rollouts::{Answer as Sampled, answers};
+use crate::training::local_rollouts::{LocalAnswer as Sampled, answers};
 use crate::verification::panel::PanelConfig;
 use crate::verification::sampling_audit::SamplingAudit;
 use echo_policy::audit::Tolerance;
@@ -27,7 +27,7 @@ struct Verifier {
 
 /// A learner that has published version 0, and a node.
 struct World {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     policy: Arc<Policy>,
     node: NodeKey,
     /// By how much a log-probability of a lie is off.
@@ -124,7 +124,7 @@ impl World {
         }
         let door = Gate::new(4).door(self.node.public()).unwrap();
         let (shared, node) = (self.shared.clone(), self.node.public());
-        let asked = Asked { shared, node, door, admitted, policies, ruling };
+        let asked = PendingRuling { shared, node, door, admitted, policies, ruling };
         let (writer, mut written) = mpsc::channel(1);
         let (reply, answer) = oneshot::channel();
         asked.decide(&writer, reply).await;

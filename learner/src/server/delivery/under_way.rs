@@ -12,20 +12,20 @@ use std::sync::{Arc, Mutex};
 pub(in crate::server) struct UnderWay(Arc<Mutex<BTreeSet<(PublicKey, OrderCounter)>>>);
 
 /// One of them, until it is dropped.
-pub(super) struct Judged {
+pub(super) struct GroupUnderWay {
     all: UnderWay,
     group: (PublicKey, OrderCounter),
 }
 
 impl UnderWay {
     /// Begins to judge a group of `node`, unless one for the same order is judged already.
-    pub(super) fn begin(&self, node: PublicKey, counter: OrderCounter) -> Option<Judged> {
+    pub(super) fn begin(&self, node: PublicKey, counter: OrderCounter) -> Option<GroupUnderWay> {
         let group = (node, counter);
-        lock(&self.0).insert(group).then(|| Judged { all: self.clone(), group })
+        lock(&self.0).insert(group).then(|| GroupUnderWay { all: self.clone(), group })
     }
 }
 
-impl Drop for Judged {
+impl Drop for GroupUnderWay {
     fn drop(&mut self) {
         lock(&self.all.0).remove(&self.group);
     }

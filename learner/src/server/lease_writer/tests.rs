@@ -1,6 +1,6 @@
 use super::*;
 use crate::common::testing;
-use crate::storage::{MemoryStore, Store, StoreError, Tree, WriteBatch};
+use crate::storage::{MemoryStore, ObjectStoreError, Store, Tree, WriteBatch};
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::lease::HeldOrder;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ struct Slow {
 }
 
 impl Store for Slow {
-    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, ObjectStoreError> {
         self.memory.get(tree, key)
     }
 
@@ -22,15 +22,15 @@ impl Store for Slow {
         tree: Tree,
         from: &[u8],
         each: &mut dyn FnMut(&[u8], Vec<u8>) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ObjectStoreError> {
         self.memory.visit_from(tree, from, each)
     }
 
-    fn apply(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+    fn apply(&self, batch: &WriteBatch) -> Result<(), ObjectStoreError> {
         self.memory.apply(batch)
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    fn flush(&self) -> Result<(), ObjectStoreError> {
         let _disk = lock(&self.disk);
         self.memory.flush()
     }
@@ -40,12 +40,12 @@ fn node(number: u8) -> PublicKey {
     PublicKey::from_bytes([number; 32])
 }
 
-fn learner(store: Arc<Slow>) -> Arc<Shared> {
+fn learner(store: Arc<Slow>) -> Arc<SharedState> {
     Arc::new(testing::shared_over(store, Arc::new(testing::workload().0), 1000))
 }
 
-fn wish(number: u8, installed: Option<PolicyVersion>, orders: u32) -> Wish {
-    Wish { node: node(number), installed, orders, last: None }
+fn wish(number: u8, installed: Option<PolicyVersion>, orders: u32) -> LeaseRequest {
+    LeaseRequest { node: node(number), installed, orders, last: None }
 }
 
 /// The question of a node for `orders` orders, and where its answer comes.
@@ -129,7 +129,7 @@ fn what_was_answered_to_nobody_is_answered_again() {
     // It has reached the node now.
     let last = lost.orders().last().map(|counter| HeldOrder { lease: lost.id, counter });
     let (reply, mut answer) = oneshot::channel();
-    let wish = Wish { last, ..wish(1, Some(PolicyVersion(0)), 8) };
+    let wish = LeaseRequest { last, ..wish(1, Some(PolicyVersion(0)), 8) };
     grant(&shared, vec![Question { wish, reply }]).unwrap();
     let fresh = answer.try_recv().unwrap().remove(0);
     assert_eq!((fresh.first.0, fresh.count), (3, 8));

@@ -9,8 +9,8 @@ fn key(number: u64) -> PublicKey {
     PublicKey::from_bytes(bytes)
 }
 
-fn network(number: u8) -> Option<Network> {
-    Some(Network::of(Ipv4Addr::new(203, 0, number, 9).into()))
+fn network(number: u8) -> Option<NetworkPrefix> {
+    Some(NetworkPrefix::of(Ipv4Addr::new(203, 0, number, 9).into()))
 }
 
 fn empty(owners: Owners) -> State {
@@ -19,7 +19,7 @@ fn empty(owners: Owners) -> State {
 }
 
 /// Whether a verifier gets a place.
-fn sits_down(state: &mut State, number: u64, network: Option<Network>, offers: bool) -> bool {
+fn sits_down(state: &mut State, number: u64, network: Option<NetworkPrefix>, offers: bool) -> bool {
     let (frames, _) = mpsc::channel(1);
     let seated = state.seat(key(number), network, frames).is_some();
     if let Some(line) = state.lines.get_mut(&key(number)) {

@@ -76,7 +76,7 @@ pub struct Overlong {
 
 /// What an advantage is computed from.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct RewardedResponse {
     /// The response's reward, 0 to 1.
     pub reward: f64,
     /// Its length in tokens.
@@ -100,7 +100,7 @@ impl Advantage {
     ///
     /// # Errors
     /// [`ObjectiveError::NonFinite`] for a reward that is NaN or infinite.
-    pub fn of(&self, outcomes: &[Outcome]) -> Result<Vec<f64>, ObjectiveError> {
+    pub fn of(&self, outcomes: &[RewardedResponse]) -> Result<Vec<f64>, ObjectiveError> {
         if let Some(row) = outcomes.iter().position(|o| !o.reward.is_finite()) {
             return Err(ObjectiveError::NonFinite { what: "rewards", row });
         }

@@ -28,7 +28,7 @@ pub enum Aggregation {
 }
 
 /// What an aggregation counts.
-pub(super) struct Counts<'a> {
+pub(super) struct TokenCounts<'a> {
     /// Trained tokens of each response.
     pub(super) tokens: &'a [usize],
     /// Group of each response.
@@ -39,8 +39,8 @@ pub(super) struct Counts<'a> {
 
 impl Aggregation {
     /// The weight of every token of each response, `[N]`; zero for a response without trained tokens.
-    pub(super) fn coefficients(self, counts: &Counts<'_>) -> Result<Vec<f64>, ObjectiveError> {
-        let &Counts { tokens, groups, response_limit } = counts;
+    pub(super) fn coefficients(self, counts: &TokenCounts<'_>) -> Result<Vec<f64>, ObjectiveError> {
+        let &TokenCounts { tokens, groups, response_limit } = counts;
         let responses = tokens.len() as f64;
         let total = tokens.iter().sum::<usize>() as f64;
         let of_groups = super::advantage::members(groups.iter().copied());
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn weights_of_two_groups_by_hand() {
-        let counts = Counts { tokens: &[4, 0, 2, 2], groups: &[5, 5, 9, 9], response_limit: 10 };
+        let counts = TokenCounts { tokens: &[4, 0, 2, 2], groups: &[5, 5, 9, 9], response_limit: 10 };
         for (aggregation, expected) in [
             (Aggregation::PerResponse {}, [1.0 / 16.0, 0.0, 1.0 / 8.0, 1.0 / 8.0]),
             (Aggregation::PerToken {}, [1.0 / 8.0, 0.0, 1.0 / 8.0, 1.0 / 8.0]),
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_length_that_nobody_names_is_refused() {
-        let counts = Counts { tokens: &[4], groups: &[0], response_limit: 0 };
+        let counts = TokenCounts { tokens: &[4], groups: &[0], response_limit: 0 };
         assert!(Aggregation::MaxLength { length: 0 }.coefficients(&counts).is_err());
     }
 }

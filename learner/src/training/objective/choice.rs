@@ -19,32 +19,32 @@ use super::{Objective, Preset};
 /// What is left out is the preset's, and `objective = "gepo"` is all of it. `echo_clip = true` adds
 /// EchoClip with its defaults to any of them. Written back, it lists every part.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Choice {
+pub struct ObjectiveChoice {
     /// The preset that the parts began as.
     pub preset: Preset,
     /// The parts, as the run file has changed them.
     pub objective: Objective,
 }
 
-impl Default for Choice {
+impl Default for ObjectiveChoice {
     fn default() -> Self {
         Preset::default().into()
     }
 }
 
-impl From<Preset> for Choice {
+impl From<Preset> for ObjectiveChoice {
     fn from(preset: Preset) -> Self {
         Self { preset, objective: preset.objective() }
     }
 }
 
-impl Serialize for Choice {
+impl Serialize for ObjectiveChoice {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.table().map_err(serde::ser::Error::custom)?.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Choice {
+impl<'de> Deserialize<'de> for ObjectiveChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut changes = match Value::deserialize(deserializer)? {
             Value::Table(changes) => changes,
@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for Choice {
     }
 }
 
-impl Choice {
+impl ObjectiveChoice {
     /// The preset's name and all parts.
     fn table(&self) -> Result<Table, toml::ser::Error> {
         let mut table = Table::try_from(self.objective)?;
@@ -109,11 +109,11 @@ fn same_kind(key: &str, part: &Table, change: &Table) -> bool {
 mod tests {
     use super::*;
     use crate::training::objective::{
-        Aggregation, Anchor, Bound, Correction, EchoClip, Estimator, Kl, Level, Surrogate,
+        Aggregation, Anchor, Correction, EchoClip, Estimator, Kl, Level, Surrogate, WeightBound,
     };
 
     fn choice(text: &str) -> Objective {
-        toml::from_str::<Choice>(text).unwrap().objective
+        toml::from_str::<ObjectiveChoice>(text).unwrap().objective
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(choice(""), preset);
         #[derive(Deserialize)]
         struct Section {
-            objective: Choice,
+            objective: ObjectiveChoice,
         }
         let section: Section = toml::from_str("objective = 'dr_grpo'").unwrap();
         assert_eq!(section.objective, Preset::DrGrpo.into(), "a name alone");
@@ -143,27 +143,28 @@ mod tests {
         assert_eq!(changed, Objective { surrogate: Surrogate::Ratio {}, correction: None, ..preset });
         let changed =
             choice("name = 'decoupled_ppo'\n[correction.bound]\nkind = 'mask'\nlow = 0.5\nhigh = 2");
-        let correction = Correction { level: Level::Token, bound: Bound::Mask { low: 0.5, high: 2.0 } };
+        let correction = Correction { level: Level::Token, bound: WeightBound::Mask { low: 0.5, high: 2.0 } };
         assert_eq!(changed, Objective { correction: Some(correction), ..preset });
     }
 
     #[test]
     fn what_is_not_named_stays_and_a_mistake_within_a_part_is_named() {
         let changed = choice("name = 'decoupled_ppo'\ncorrection = { level = 'sequence' }");
-        let correction = Correction { level: Level::Sequence, bound: Bound::Truncate { cap: 5.0 } };
+        let correction = Correction { level: Level::Sequence, bound: WeightBound::Truncate { cap: 5.0 } };
         assert_eq!(changed.correction, Some(correction));
         let kl = choice("kl = { estimator = 'k3', beta = 1, anchor = 'behaviour' }").kl.unwrap();
         assert_eq!((kl.beta, kl.cap), (1.0, None));
-        let refused = toml::from_str::<Choice>("kl = { estimator = 'k4', beta = 1.0, anchor = 'behaviour' }");
+        let refused =
+            toml::from_str::<ObjectiveChoice>("kl = { estimator = 'k4', beta = 1.0, anchor = 'behaviour' }");
         assert!(refused.unwrap_err().to_string().contains("k4"));
     }
 
     #[test]
     fn every_preset_survives_being_written_and_read() {
         for preset in Preset::ALL {
-            let choice = Choice::from(preset);
+            let choice = ObjectiveChoice::from(preset);
             let written: Table = toml::from_str(&choice.expansion()).unwrap();
-            assert_eq!(written["train"]["objective"].clone().try_into::<Choice>().unwrap(), choice);
+            assert_eq!(written["train"]["objective"].clone().try_into::<ObjectiveChoice>().unwrap(), choice);
         }
     }
 
@@ -181,7 +182,8 @@ mod tests {
     #[test]
     fn what_has_no_defaults_cannot_be_switched_on() {
         for part in ["kl", "correction", "advantage.overlong", "surrogate.dual"] {
-            let refused = toml::from_str::<Choice>(&format!("name = 'grpo'\n{part} = true")).unwrap_err();
+            let refused =
+                toml::from_str::<ObjectiveChoice>(&format!("name = 'grpo'\n{part} = true")).unwrap_err();
             assert!(refused.to_string().contains("false"), "{part}: {refused}");
         }
     }
@@ -202,12 +204,13 @@ mod tests {
 
     #[test]
     fn unknown_names_and_settings_are_refused() {
-        let refused = |text: &str| toml::from_str::<Choice>(text).unwrap_err().to_string();
+        let refused = |text: &str| toml::from_str::<ObjectiveChoice>(text).unwrap_err().to_string();
         assert!(refused("name = 'sft'").contains("dr_grpo"));
         assert!(refused("surogate = { high = 1.0 }").contains("surogate"));
         assert!(refused("surrogate = { hihg = 1.0 }").contains("hihg"));
         assert!(refused("kl = true").contains("false"));
-        let alone = toml::from_str::<std::collections::BTreeMap<String, Choice>>("objective = 'gpeo'");
+        let alone =
+            toml::from_str::<std::collections::BTreeMap<String, ObjectiveChoice>>("objective = 'gpeo'");
         assert!(alone.unwrap_err().to_string().contains("unknown objective `gpeo`"));
     }
 }

@@ -18,7 +18,7 @@ pub struct Correction {
     /// What one weight covers.
     pub level: Level,
     /// How far a weight may go.
-    pub bound: Bound,
+    pub bound: WeightBound,
 }
 
 /// What one weight covers.
@@ -38,7 +38,7 @@ pub enum Level {
 /// How far a weight w may go.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Bound {
+pub enum WeightBound {
     /// No bound but [`LOG_RATIO_LIMIT`](super::LOG_RATIO_LIMIT), which always holds.
     Unbounded {},
     /// min(w, cap): truncated importance sampling (ECHO-2 eq. 24; AReaL).
@@ -75,9 +75,9 @@ impl Correction {
     /// Refuses bounds that are negative, crossed or not finite.
     pub(super) fn validate(&self) -> Result<(), ObjectiveError> {
         match self.bound {
-            Bound::Unbounded {} => Ok(()),
-            Bound::Truncate { cap } => finite_above_zero("correction.bound.cap", cap),
-            Bound::Clamp { low, high } | Bound::Mask { low, high } => {
+            WeightBound::Unbounded {} => Ok(()),
+            WeightBound::Truncate { cap } => finite_above_zero("correction.bound.cap", cap),
+            WeightBound::Clamp { low, high } | WeightBound::Mask { low, high } => {
                 finite_from_zero("correction.bound.low", low)?;
                 if high >= low && high.is_finite() {
                     return Ok(());
@@ -85,18 +85,20 @@ impl Correction {
                 let (setting, domain) = ("correction.bound.high", "at least `low`, and finite");
                 Err(ObjectiveError::Setting { setting, value: high, domain })
             }
-            Bound::SecondMoment { threshold } => finite_above_zero("correction.bound.threshold", threshold),
+            WeightBound::SecondMoment { threshold } => {
+                finite_above_zero("correction.bound.threshold", threshold)
+            }
         }
     }
 
     /// Whether weights depend on other responses of the batch.
     pub(super) fn spans_the_batch(&self) -> bool {
-        matches!(self.bound, Bound::SecondMoment { .. })
+        matches!(self.bound, WeightBound::SecondMoment { .. })
     }
 
     /// The weights of one response's tokens, and the weights before the bound.
-    /// [`Bound::SecondMoment`] is left to [`keep_below`], which sees the batch.
-    pub(super) fn weights(&self, proximal: &[f64], behaviour: &[f64]) -> Weights {
+    /// [`WeightBound::SecondMoment`] is left to [`keep_below`], which sees the batch.
+    pub(super) fn weights(&self, proximal: &[f64], behaviour: &[f64]) -> TokenWeights {
         let logs: Vec<f64> = proximal.iter().zip(behaviour).map(|(p, q)| p - q).collect();
         let raw: Vec<f64> = match self.level {
             Level::Token | Level::Mask => logs.iter().map(|&log| exp_clamped(log).0).collect(),
@@ -104,18 +106,18 @@ impl Correction {
             Level::SequenceMean => vec![exp_clamped(mean(&logs)).0; logs.len()],
         };
         let bounded = raw.iter().map(|&w| match (self.bound, self.level) {
-            (Bound::Mask { low, high }, _) if w < low || w > high => 0.0,
+            (WeightBound::Mask { low, high }, _) if w < low || w > high => 0.0,
             (_, Level::Mask) => 1.0,
-            (Bound::Truncate { cap }, _) => w.min(cap),
-            (Bound::Clamp { low, high }, _) => w.clamp(low, high),
-            (Bound::Unbounded {} | Bound::Mask { .. } | Bound::SecondMoment { .. }, _) => w,
+            (WeightBound::Truncate { cap }, _) => w.min(cap),
+            (WeightBound::Clamp { low, high }, _) => w.clamp(low, high),
+            (WeightBound::Unbounded {} | WeightBound::Mask { .. } | WeightBound::SecondMoment { .. }, _) => w,
         });
-        Weights { bounded: bounded.collect(), raw }
+        TokenWeights { bounded: bounded.collect(), raw }
     }
 }
 
 /// Weights of one response's tokens.
-pub(super) struct Weights {
+pub(super) struct TokenWeights {
     pub(super) bounded: Vec<f64>,
     pub(super) raw: Vec<f64>,
 }

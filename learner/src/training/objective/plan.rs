@@ -1,8 +1,8 @@
 //! An objective over one batch: first what is constant in θ, then loss and gradients of any part of it.
 
 use super::advantage::members;
-use super::aggregation::Counts;
-use super::correction::{Bound, Weights, keep_below};
+use super::aggregation::TokenCounts;
+use super::correction::{TokenWeights, WeightBound, keep_below};
 use super::echo_clip::hardest_step;
 use super::kl::Anchor;
 use super::known::Known;
@@ -12,7 +12,7 @@ use super::{EchoClip, Objective, ObjectiveError};
 
 /// What the trained policy says of a response. Lists are as long as [`Known::behaviour`].
 #[derive(Debug, Clone, Copy)]
-pub struct Scored<'a> {
+pub struct ScoredResponse<'a> {
     /// Index of the response in the batch.
     pub response: usize,
     /// log π_θ of its tokens.
@@ -38,7 +38,7 @@ pub struct Evaluation {
 
 /// An objective over one batch.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct ObjectivePlan {
     objective: Objective,
     known: Vec<Known>,
     /// Weight of each token of a response.
@@ -60,7 +60,7 @@ impl Objective {
     /// # Errors
     /// [`ObjectiveError`] when the batch is empty, lists differ in length, one that the objective
     /// needs is missing, or a value is not finite.
-    pub fn plan(&self, known: Vec<Known>, response_limit: usize) -> Result<Plan, ObjectiveError> {
+    pub fn plan(&self, known: Vec<Known>, response_limit: usize) -> Result<ObjectivePlan, ObjectiveError> {
         self.validate()?;
         if known.is_empty() {
             return Err(ObjectiveError::Empty);
@@ -70,7 +70,7 @@ impl Objective {
         }
         let tokens: Vec<usize> = known.iter().map(|k| k.behaviour.len()).collect();
         let tags: Vec<usize> = known.iter().map(|k| k.group).collect();
-        let counts = Counts { tokens: &tokens, groups: &tags, response_limit };
+        let counts = TokenCounts { tokens: &tokens, groups: &tags, response_limit };
         let mut coefficients = self.aggregation.coefficients(&counts)?;
         coefficients.iter_mut().zip(&known).for_each(|(coefficient, known)| *coefficient *= known.weight);
         let groups = members(tags.iter().copied());
@@ -86,7 +86,7 @@ impl Objective {
         let succeeded = if self.echo_clip.is_some() { succeeded.collect() } else { Vec::new() };
         let kept = self.kept(&known)?;
         let groups = groups.len();
-        Ok(Plan { objective: *self, known, coefficients, expectations, kept, succeeded, groups })
+        Ok(ObjectivePlan { objective: *self, known, coefficients, expectations, kept, succeeded, groups })
     }
 
     fn check(&self, row: usize, known: &Known) -> Result<(), ObjectiveError> {
@@ -125,7 +125,7 @@ impl Objective {
 
     /// Which tokens stay under a bound on the batch's second moment.
     fn kept(&self, known: &[Known]) -> Result<Option<Vec<Vec<bool>>>, ObjectiveError> {
-        let Some(Bound::SecondMoment { threshold }) = self.correction.map(|c| c.bound) else {
+        let Some(WeightBound::SecondMoment { threshold }) = self.correction.map(|c| c.bound) else {
             return Ok(None);
         };
         let mut logs = Vec::new();
@@ -145,7 +145,7 @@ impl Objective {
     }
 }
 
-impl Plan {
+impl ObjectivePlan {
     /// What is known of a response of the batch.
     #[must_use]
     pub fn known(&self, response: usize) -> &Known {
@@ -165,7 +165,7 @@ impl Plan {
     /// # Errors
     /// [`ObjectiveError`] for an unknown response, lists of another length, log-probabilities that
     /// are not finite, or a group in parts.
-    pub fn evaluate(&self, scored: &[Scored<'_>]) -> Result<Evaluation, ObjectiveError> {
+    pub fn evaluate(&self, scored: &[ScoredResponse<'_>]) -> Result<Evaluation, ObjectiveError> {
         let mut evaluation = Evaluation::default();
         for scored in scored {
             self.check(scored)?;
@@ -175,7 +175,7 @@ impl Plan {
         Ok(evaluation)
     }
 
-    fn check(&self, scored: &Scored<'_>) -> Result<(), ObjectiveError> {
+    fn check(&self, scored: &ScoredResponse<'_>) -> Result<(), ObjectiveError> {
         let row = scored.response;
         let responses = self.known.len();
         let known = self.known.get(row).ok_or(ObjectiveError::Unknown { row, responses })?;
@@ -195,10 +195,10 @@ impl Plan {
     }
 
     /// One response without EchoClip.
-    fn add(&self, scored: &Scored<'_>, evaluation: &mut Evaluation) {
+    fn add(&self, scored: &ScoredResponse<'_>, evaluation: &mut Evaluation) {
         let row = scored.response;
         let known = &self.known[row];
-        let Scored { logp, entropy, .. } = *scored;
+        let ScoredResponse { logp, entropy, .. } = *scored;
         let mut d_logp = vec![0.0; logp.len()];
         let mut d_entropy = Vec::new();
         if !logp.is_empty() {
@@ -224,7 +224,7 @@ impl Plan {
         evaluation.d_entropy.push(d_entropy);
     }
 
-    fn weights(&self, row: usize, proximal: &[f64]) -> Option<Weights> {
+    fn weights(&self, row: usize, proximal: &[f64]) -> Option<TokenWeights> {
         let mut weights = self.objective.correction?.weights(proximal, &self.known[row].behaviour);
         if let Some(kept) = &self.kept {
             let masked = weights.bounded.iter_mut().zip(&kept[row]).filter(|(_, kept)| !**kept);
@@ -237,7 +237,7 @@ impl Plan {
     /// where there are any.
     fn surrogate(
         &self,
-        scored: &Scored<'_>,
+        scored: &ScoredResponse<'_>,
         proximal: &[f64],
         weights: &[f64],
         raw: Option<&[f64]>,
@@ -292,7 +292,7 @@ impl Plan {
     }
 
     /// EchoClip of every group that has a response here.
-    fn echo(&self, scored: &[Scored<'_>], evaluation: &mut Evaluation) -> Result<(), ObjectiveError> {
+    fn echo(&self, scored: &[ScoredResponse<'_>], evaluation: &mut Evaluation) -> Result<(), ObjectiveError> {
         let Some(EchoClip { lambda, .. }) = self.objective.echo_clip else { return Ok(()) };
         let mut position = vec![None; self.known.len()];
         scored.iter().enumerate().for_each(|(at, scored)| position[scored.response] = Some(at));

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Advantage, Against, Aggregation, Baseline, Bound, Correction, Degenerate, Level, Objective, Ratio, Scale,
-    Surrogate,
+    Advantage, Against, Aggregation, Baseline, Correction, Degenerate, Level, Objective, Ratio, Scale,
+    Surrogate, WeightBound,
 };
 
 /// The name of an objective in run files and studies, in snake case. [`Preset::objective`] gives
@@ -119,8 +119,8 @@ impl Preset {
     #[must_use]
     pub fn objective(self) -> Objective {
         let centred = advantage(Baseline::GroupMean, Scale::None);
-        let truncated = Correction { level: Level::Token, bound: Bound::Truncate { cap: 5.0 } };
-        let weighted = Correction { level: Level::Token, bound: Bound::Unbounded {} };
+        let truncated = Correction { level: Level::Token, bound: WeightBound::Truncate { cap: 5.0 } };
+        let weighted = Correction { level: Level::Token, bound: WeightBound::Unbounded {} };
         let grpo = Objective {
             aggregation: Aggregation::PerResponse {},
             advantage: advantage(Baseline::GroupMean, Scale::GroupStd),
@@ -196,7 +196,7 @@ impl Preset {
             },
             Self::PpoTruncatedIs => Objective {
                 ratio: Ratio::Token { against: Against::Proximal },
-                correction: Some(Correction { bound: Bound::Truncate { cap: 2.0 }, ..truncated }),
+                correction: Some(Correction { bound: WeightBound::Truncate { cap: 2.0 }, ..truncated }),
                 ..grpo
             },
         }

@@ -67,12 +67,12 @@ impl Case {
         Self { known: known.collect(), logp, entropy: vec![vec![0.0]; p.len()] }
     }
 
-    fn plan(&self, objective: &Objective) -> Plan {
+    fn plan(&self, objective: &Objective) -> ObjectivePlan {
         objective.plan(self.known.clone(), 8).unwrap()
     }
 
-    fn part(&self, plan: &Plan, rows: &[usize]) -> Evaluation {
-        let scored = |&response: &usize| Scored {
+    fn part(&self, plan: &ObjectivePlan, rows: &[usize]) -> Evaluation {
+        let scored = |&response: &usize| ScoredResponse {
             response,
             logp: &self.logp[response],
             entropy: &self.entropy[response],
@@ -114,10 +114,10 @@ fn objectives() -> Vec<(String, Objective)> {
         ("per group", Objective { aggregation: Aggregation::PerGroup {}, ..grpo }),
         ("entropy bonus", Objective { entropy_bonus: 0.1, ..decoupled }),
         ("echo clip", Objective { echo_clip: Some(EchoClip { lambda: 0.1 }), ..grpo }),
-        ("clamp", corrected(Level::Sequence, Bound::Clamp { low: 0.5, high: 1.5 })),
-        ("mask", corrected(Level::Mask, Bound::Mask { low: 0.9, high: 1.1 })),
-        ("mean mask", corrected(Level::SequenceMean, Bound::Mask { low: 0.8, high: 1.2 })),
-        ("second moment", corrected(Level::Token, Bound::SecondMoment { threshold: 0.01 })),
+        ("clamp", corrected(Level::Sequence, WeightBound::Clamp { low: 0.5, high: 1.5 })),
+        ("mask", corrected(Level::Mask, WeightBound::Mask { low: 0.9, high: 1.1 })),
+        ("mean mask", corrected(Level::SequenceMean, WeightBound::Mask { low: 0.8, high: 1.2 })),
+        ("second moment", corrected(Level::Token, WeightBound::SecondMoment { threshold: 0.01 })),
         (
             "geometric log-prob",
             Objective {
@@ -223,7 +223,7 @@ fn decoupled_ppo_by_hand_with_cap() {
     };
     let logp = vec![1.5f64.ln() - 1.0, 0.9f64.ln() - 1.0];
     let case = Case { known: vec![known], logp: vec![logp], entropy: vec![vec![]] };
-    let correction = Some(Correction { level: Level::Token, bound: Bound::Truncate { cap: 2.0 } });
+    let correction = Some(Correction { level: Level::Token, bound: WeightBound::Truncate { cap: 2.0 } });
     let Evaluation { loss, d_logp, stats, .. } =
         case.run(&Objective { correction, ..Preset::DecoupledPpo.objective() });
     assert!((loss + (1.2 * 2.0 + 0.9 * 0.5) / 2.0).abs() < 1e-12);
@@ -300,7 +300,7 @@ fn a_group_in_parts_is_refused_by_echo_clip() {
     case.known[2].succeeded = true;
     let objective = Objective { echo_clip: Some(EchoClip::default()), ..Preset::Grpo.objective() };
     let plan = case.plan(&objective);
-    let scored = [Scored { response: 0, logp: &case.logp[0], entropy: &case.entropy[0] }];
+    let scored = [ScoredResponse { response: 0, logp: &case.logp[0], entropy: &case.entropy[0] }];
     assert_eq!(plan.evaluate(&scored), Err(ObjectiveError::SplitGroup { group: 0 }));
 }
 
@@ -402,8 +402,9 @@ fn refuses_what_is_not_finite_missing_or_of_another_length() {
 
     let case = Case::ragged();
     let plan = case.plan(&grpo);
-    let evaluate =
-        |response, logp: &[f64]| plan.evaluate(&[Scored { response, logp, entropy: &[] }]).unwrap_err();
+    let evaluate = |response, logp: &[f64]| {
+        plan.evaluate(&[ScoredResponse { response, logp, entropy: &[] }]).unwrap_err()
+    };
     assert_eq!(evaluate(9, &[]), ObjectiveError::Unknown { row: 9, responses: 7 });
     assert!(matches!(evaluate(1, &[0.0]), ObjectiveError::Lengths { what: "logp", row: 1, .. }));
     assert_eq!(evaluate(1, &[0.0, f64::NAN]), ObjectiveError::NonFinite { what: "logp", row: 1 });
@@ -417,7 +418,7 @@ fn settings_outside_their_domain_are_named() {
     assert!(named(Objective { surrogate, ..grpo }).contains("surrogate.low"));
     let surrogate = Surrogate::PpoClip { low: 0.2, high: 0.2, dual: Some(0.5) };
     assert!(named(Objective { surrogate, ..grpo }).contains("surrogate.dual"));
-    let correction = Some(Correction { level: Level::Token, bound: Bound::Truncate { cap: 0.0 } });
+    let correction = Some(Correction { level: Level::Token, bound: WeightBound::Truncate { cap: 0.0 } });
     assert!(named(Objective { correction, ..grpo }).contains("correction.bound.cap"));
     assert!(named(Objective { entropy_bonus: f64::NAN, ..grpo }).contains("entropy_bonus"));
 }

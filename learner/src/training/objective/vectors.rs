@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use case::{Case, Errors};
+use case::{Errors, ObjectiveCase};
 
 /// What an f64 check allows where the reference itself rounds intermediate values to f32, as
 /// AReaL's decoupled PPO does: its figures are off by up to 2e-7 from the formula worked in f64.
@@ -39,7 +39,7 @@ pub const MAX_FAILURES_DESCRIBED: usize = 32;
 /// The arithmetic a check runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Precision {
+pub enum CheckArithmetic {
     /// As in training, where a policy gives log-probabilities in f32; passes at a relative error of 1e-5.
     F32,
     /// As most references were computed; passes at a relative error of 1e-10, and at
@@ -47,7 +47,7 @@ pub enum Precision {
     F64,
 }
 
-impl Precision {
+impl CheckArithmetic {
     /// Largest relative error that passes for an objective of this name.
     #[must_use]
     pub fn tolerance(self, objective: &str) -> f64 {
@@ -69,7 +69,7 @@ impl Precision {
 
 /// What a check found. `cases = passed + failed + skipped`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct VectorReport {
+pub struct ObjectiveVectorReport {
     /// Lines that were read from the file.
     pub cases: usize,
     /// Lines whose loss, gradient and advantages agree.
@@ -90,7 +90,7 @@ pub struct VectorReport {
 
 /// Why a case file could not be checked.
 #[derive(Debug, Error)]
-pub enum VectorError {
+pub enum ObjectiveVectorError {
     /// The file cannot be read.
     #[error("cannot read objective vectors {path}: {source}")]
     Read {
@@ -120,12 +120,15 @@ pub enum VectorError {
 /// Compares every line of a file with what this crate computes.
 ///
 /// # Errors
-/// [`VectorError`] when the file cannot be read or a line is not a case. A disagreement is no error: it is
+/// [`ObjectiveVectorError`] when the file cannot be read or a line is not a case. A disagreement is no error: it is
 /// counted in the report.
-pub fn check_file(path: &Path, precision: Precision) -> Result<VectorReport, VectorError> {
-    let read_error = |source| VectorError::Read { path: path.to_owned(), source };
+pub fn check_file(
+    path: &Path,
+    precision: CheckArithmetic,
+) -> Result<ObjectiveVectorReport, ObjectiveVectorError> {
+    let read_error = |source| ObjectiveVectorError::Read { path: path.to_owned(), source };
     let mut reader = BufReader::new(File::open(path).map_err(read_error)?);
-    let mut report = VectorReport::default();
+    let mut report = ObjectiveVectorReport::default();
     let mut text = String::new();
     for line in 1.. {
         text.clear();
@@ -136,18 +139,18 @@ pub fn check_file(path: &Path, precision: Precision) -> Result<VectorReport, Vec
             continue;
         }
         if report.cases == MAX_CASES {
-            return Err(VectorError::TooManyCases { path: path.to_owned() });
+            return Err(ObjectiveVectorError::TooManyCases { path: path.to_owned() });
         }
-        let malformed = |reason| VectorError::Malformed { path: path.to_owned(), line, reason };
-        let case: Case = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
+        let malformed = |reason| ObjectiveVectorError::Malformed { path: path.to_owned(), line, reason };
+        let case: ObjectiveCase = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
         case.check().map_err(malformed)?;
         report.add(line, &case, precision);
     }
     Ok(report)
 }
 
-impl VectorReport {
-    fn add(&mut self, line: usize, case: &Case, precision: Precision) {
+impl ObjectiveVectorReport {
+    fn add(&mut self, line: usize, case: &ObjectiveCase, precision: CheckArithmetic) {
         self.cases += 1;
         let Some(objective) = case.objective() else {
             self.skipped += 1;

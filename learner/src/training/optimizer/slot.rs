@@ -10,7 +10,7 @@ use super::fused::{Coefficients, FusedUpdate, HostState};
 use super::{FIRST_MOMENT_PREFIX, OptimizerError, SECOND_MOMENT_PREFIX, decays};
 
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ParameterSlot {
     name: String,
     var: Var,
     decays: bool,
@@ -25,7 +25,7 @@ enum State {
     Tensors { first: Tensor, second: Tensor },
 }
 
-impl Slot {
+impl ParameterSlot {
     pub(super) fn new(name: String, var: Var, fused: bool) -> Result<Self, OptimizerError> {
         if var.dtype() != DType::F32 || !var.is_contiguous() {
             return Err(OptimizerError::NotMaster { name });
@@ -123,7 +123,7 @@ impl Slot {
         ))
     }
 
-    /// Takes over moments from [`Slot::checked_moments`].
+    /// Takes over moments from [`ParameterSlot::checked_moments`].
     pub(super) fn set_moments(&mut self, (m, v): (&Tensor, &Tensor)) -> Result<(), OptimizerError> {
         match &mut self.state {
             State::Fused(host) => {

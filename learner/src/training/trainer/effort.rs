@@ -1,15 +1,15 @@
 //! What an update computed, and how long it scored before its first step.
 
 use echo_policy::model::config::ModelConfig;
-use echo_policy::training::flops::Work;
+use echo_policy::training::flops::ScoringWork;
 
 /// What an update computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Effort {
     /// Tokens that went forward and backward.
-    pub trained: Work,
+    pub trained: ScoringWork,
     /// Forward only: by the policy at the start of the update, and by the reference.
-    pub scored: Work,
+    pub scored: ScoringWork,
     /// Seconds of scoring by the policy at the start of the update.
     pub proximal_s: f64,
     /// Seconds of scoring by the reference.

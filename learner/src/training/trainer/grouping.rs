@@ -54,7 +54,7 @@ pub(super) fn tags(group_by: GroupBy, groups: &[StoredGroup]) -> impl Iterator<I
 mod tests {
     use super::*;
     use crate::common::testing;
-    use crate::training::objective::{Outcome, Preset};
+    use crate::training::objective::{Preset, RewardedResponse};
     use echo_protocol::work::lease::LeaseId;
     use echo_protocol::work::order::OrderCounter;
     use echo_protocol::work::trajectory::{Omega, Trajectory, TrajectoryGroup};
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn advantages_are_those_of_the_returns() {
         let batch = batch(&[&[("aks", 0.7)], &[("aks", 0.4)], &[("aks", 0.55)]]);
-        let outcomes: Vec<Outcome> = tags(GroupBy::PrivateHand, &batch)
+        let outcomes: Vec<RewardedResponse> = tags(GroupBy::PrivateHand, &batch)
             .zip(&batch)
-            .map(|(group, stored)| Outcome {
+            .map(|(group, stored)| RewardedResponse {
                 reward: f64::from(stored.group.trajectories[0].reward),
                 length: 1,
                 group,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::common::testing;
 use crate::publishing::checkpoint::{Checkpoints, state_at};
-use crate::training::local_rollouts::{Answer, answers};
+use crate::training::local_rollouts::{LocalAnswer, answers};
 use crate::training::lr_schedule::Schedule;
 use crate::training::objective::Preset;
 use candle_core::Tensor;
@@ -131,7 +131,7 @@ fn engine_and_trainer_agree_about_episodes_of_holdem() {
     let policy = Arc::new(Policy::load(0, &workload.model, &weights).unwrap());
     let orders: Vec<_> = (0..8).map(|counter| workload.order(Purpose::Train, counter)).collect();
     let answers = answers(&workload, policy, &orders, workload.charter.group_size).unwrap();
-    let stored = |(counter, answers): (u64, Vec<Answer>)| StoredGroup {
+    let stored = |(counter, answers): (u64, Vec<LocalAnswer>)| StoredGroup {
         arrival: counter,
         correct: vec![false; answers.len()],
         group: TrajectoryGroup {
@@ -139,7 +139,7 @@ fn engine_and_trainer_agree_about_episodes_of_holdem() {
             lease: LeaseId(0),
             counter: OrderCounter(counter),
             node: workload.charter.learner,
-            trajectories: answers.into_iter().map(Answer::trajectory).collect(),
+            trajectories: answers.into_iter().map(LocalAnswer::trajectory).collect(),
             precision: Default::default(),
             caches: Default::default(),
             recomputed: Vec::new(),
@@ -373,8 +373,12 @@ fn where_nothing_is_bounded_an_update_is_the_objectives_own_bit_for_bit() {
         for part in &micro_batches(&sequences, 100, 1, false).unwrap() {
             let by_hand = trainer.pass(&sequences, part, |scores| {
                 let rows = part.iter().zip(scores);
-                let scored: Vec<Scored<'_>> = rows
-                    .map(|(&response, row)| Scored { response, logp: &row.logp, entropy: &row.entropy })
+                let scored: Vec<ScoredResponse<'_>> = rows
+                    .map(|(&response, row)| ScoredResponse {
+                        response,
+                        logp: &row.logp,
+                        entropy: &row.entropy,
+                    })
                     .collect();
                 let evaluation = plan.evaluate(&scored)?;
                 Ok((evaluation.d_logp, evaluation.d_entropy))

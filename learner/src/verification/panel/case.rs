@@ -9,14 +9,14 @@ use super::{Ruling, Said};
 
 /// A group, and what each of its verifiers has said.
 #[derive(Debug)]
-pub(super) struct Case {
+pub(super) struct PanelCase {
     pub(super) deadline: UnixMillis,
     pub(super) bytes: usize,
     members: BTreeMap<PublicKey, Option<Said>>,
     ruled: bool,
 }
 
-impl Case {
+impl PanelCase {
     pub(super) fn new(members: &[PublicKey], deadline: UnixMillis, bytes: usize) -> Self {
         let members = members.iter().map(|key| (*key, None)).collect();
         Self { deadline, bytes, members, ruled: false }

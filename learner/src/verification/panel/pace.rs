@@ -5,12 +5,12 @@ use echo_protocol::wire::time::UnixMillis;
 
 /// The newest version, since when, and how long the one before it lasted.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct VersionPace {
     newest: Option<(PolicyVersion, UnixMillis)>,
     update_ms: Option<u64>,
 }
 
-impl Pace {
+impl VersionPace {
     /// The policy is at `version` from now on.
     pub(super) fn at(&mut self, now: UnixMillis, version: PolicyVersion) {
         match self.newest {
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn three_quarters_of_the_time_until_it_is_too_old_by_the_pace_of_the_last_update() {
         let (at, v) = (UnixMillis, PolicyVersion);
-        let mut pace = Pace::default();
+        let mut pace = VersionPace::default();
         assert_eq!(pace.patience_ms(at(0), v(4)), None);
         pace.at(at(1_000), v(4));
         assert_eq!(pace.patience_ms(at(1_000), v(4)), None, "no update was seen");

@@ -15,8 +15,8 @@ fn group(number: u64) -> ContentId {
     ContentId::of(&number.to_le_bytes())
 }
 
-fn network(number: u8) -> Option<Network> {
-    Some(Network::of(Ipv4Addr::new(203, 0, number, 9).into()))
+fn network(number: u8) -> Option<NetworkPrefix> {
+    Some(NetworkPrefix::of(Ipv4Addr::new(203, 0, number, 9).into()))
 }
 
 fn at(millis: u64) -> UnixMillis {
@@ -88,7 +88,7 @@ fn owners_differ_from_each_other_and_from_the_producers() {
         assert_eq!(chosen.len(), 2);
         assert!(chosen.contains(&key(30)), "{chosen:?}");
         for key in &chosen {
-            assert_eq!(panel.report(key, &group(n), Said::Unable), Heard::Noted);
+            assert_eq!(panel.report(key, &group(n), Said::Unable), ReportOutcome::Noted);
         }
         of_many.extend(chosen.into_iter().filter(|chosen| *chosen != key(30)));
     }
@@ -110,7 +110,9 @@ fn who_may_be_any_owner_is_asked_only_where_nothing_is_known_of_all() {
     for n in 0..16 {
         let chosen = panel.ask(at(0), &question(n)).unwrap();
         panel.dismiss(&group(n));
-        chosen.iter().for_each(|key| assert_eq!(panel.report(key, &group(n), Said::Unable), Heard::Noted));
+        chosen
+            .iter()
+            .for_each(|key| assert_eq!(panel.report(key, &group(n), Said::Unable), ReportOutcome::Noted));
         assert_eq!(BTreeSet::from_iter(chosen), [0, 1].map(key).into());
     }
     let mut panel = self::panel(1);
@@ -191,7 +193,7 @@ fn fresh_keys_bring_an_owner_that_cannot_tell_no_further_group() {
 fn who_moves_while_it_owes_a_report_leaves_the_debt_behind() {
     let mut panel = panel(2);
     assert!(panel.ask(at(0), &question(1)).is_some());
-    assert_eq!(panel.report(&key(1), &group(1), Said::Sound), Heard::Noted);
+    assert_eq!(panel.report(&key(1), &group(1), Said::Sound), ReportOutcome::Noted);
     panel.moved(&key(0), network(7));
     assert!(panel.offer(key(10), network(0), &offer(4)));
     assert_eq!(panel.ask(at(DEBT_MS - 1), &question(2)), None, "a fresh key where it was");
@@ -202,7 +204,7 @@ fn who_moves_while_it_owes_a_report_leaves_the_debt_behind() {
     assert!(unknown.offer(key(0), None, &offer(4)));
     assert_eq!(unknown.ask(at(0), &question(1)), Some(vec![key(0)]));
     unknown.moved(&key(0), network(0));
-    assert!(matches!(unknown.report(&key(0), &group(1), Said::Sound), Heard::Ruled(_)));
+    assert!(matches!(unknown.report(&key(0), &group(1), Said::Sound), ReportOutcome::Ruled(_)));
     assert_eq!(unknown.ask(at(0), &question(2)), Some(vec![key(0)]));
 }
 
@@ -213,7 +215,7 @@ fn an_owners_machines_share_what_they_have_earned() {
     (0..3).for_each(|n| assert!(panel.offer(key(n), network(1), &offer(4))));
     let first = panel.ask(at(0), &question(1)).unwrap();
     assert_eq!(panel.ask(at(0), &question(2)), None);
-    assert!(matches!(panel.report(&first[0], &group(1), Said::Sound), Heard::Ruled(_)));
+    assert!(matches!(panel.report(&first[0], &group(1), Said::Sound), ReportOutcome::Ruled(_)));
     assert!(panel.ask(at(0), &question(3)).is_some() && panel.ask(at(0), &question(4)).is_some());
     assert_eq!(panel.ask(at(0), &question(5)), None, "two after one report in time");
 }
@@ -249,32 +251,35 @@ fn all_are_waited_for_and_one_who_denounces_is_enough() {
     let mut panel = panel(3);
     let chosen = panel.ask(at(0), &question(1)).unwrap();
     assert_eq!(panel.ask(at(0), &question(1)), None, "the same again");
-    assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), Heard::Noted);
-    assert_eq!(panel.report(&chosen[1], &group(1), Said::Sound), Heard::Noted, "two of two so far");
-    assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Ruled(Ruling::Open));
+    assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), ReportOutcome::Noted);
+    assert_eq!(panel.report(&chosen[1], &group(1), Said::Sound), ReportOutcome::Noted, "two of two so far");
+    assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), ReportOutcome::Ruled(Ruling::Open));
     let mut verdicts = panel.settle(&group(1), false);
     verdicts.sort();
     let mut expected = vec![(chosen[0], false), (chosen[1], false), (chosen[2], true)];
     expected.sort();
     assert_eq!(verdicts, expected);
-    assert_eq!(panel.report(&chosen[0], &group(1), Said::Lie), Heard::Unasked, "one word a verifier");
-    assert_eq!(panel.report(&key(50), &group(1), Said::Lie), Heard::Unasked);
+    assert_eq!(panel.report(&chosen[0], &group(1), Said::Lie), ReportOutcome::Unasked, "one word a verifier");
+    assert_eq!(panel.report(&key(50), &group(1), Said::Lie), ReportOutcome::Unasked);
 }
 
 #[test]
 fn enough_who_vouch_decide_with_the_last_word_or_the_deadline() {
     let mut panel = panel(3);
     let chosen = panel.ask(at(0), &question(1)).unwrap();
-    assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), Heard::Noted);
-    assert_eq!(panel.report(&chosen[1], &group(1), Said::Sound), Heard::Noted);
+    assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), ReportOutcome::Noted);
+    assert_eq!(panel.report(&chosen[1], &group(1), Said::Sound), ReportOutcome::Noted);
     let mut vouched = chosen.clone();
     vouched.sort();
-    assert_eq!(panel.report(&chosen[2], &group(1), Said::Sound), Heard::Ruled(Ruling::Vouched(vouched)));
+    assert_eq!(
+        panel.report(&chosen[2], &group(1), Said::Sound),
+        ReportOutcome::Ruled(Ruling::Vouched(vouched))
+    );
     panel.dismiss(&group(1));
 
     let chosen = panel.ask(at(0), &question(2)).unwrap();
     for voucher in &chosen[..2] {
-        assert_eq!(panel.report(voucher, &group(2), Said::Sound), Heard::Noted);
+        assert_eq!(panel.report(voucher, &group(2), Said::Sound), ReportOutcome::Noted);
     }
     assert_eq!(panel.expired(at(WITHIN - 1)), []);
     let mut vouched = chosen[..2].to_vec();
@@ -282,24 +287,24 @@ fn enough_who_vouch_decide_with_the_last_word_or_the_deadline() {
     assert_eq!(panel.expired(at(WITHIN)), [(group(2), Ruling::Vouched(vouched))]);
     assert_eq!(panel.expired(at(WITHIN)), [], "once");
     panel.dismiss(&group(2));
-    assert_eq!(panel.report(&chosen[2], &group(2), Said::Lie), Heard::Noted, "nobody looks any more");
+    assert_eq!(panel.report(&chosen[2], &group(2), Said::Lie), ReportOutcome::Noted, "nobody looks any more");
 }
 
 #[test]
 fn too_few_in_time_leave_it_open_and_are_compared_when_they_come() {
     let mut panel = panel(3);
     let chosen = panel.ask(at(0), &question(1)).unwrap();
-    assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), Heard::Noted);
+    assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), ReportOutcome::Noted);
     assert_eq!(panel.expired(at(WITHIN)), [(group(1), Ruling::Open)]);
     // Before the learner has looked, and after.
-    assert_eq!(panel.report(&chosen[1], &group(1), Said::Lie), Heard::Noted);
+    assert_eq!(panel.report(&chosen[1], &group(1), Said::Lie), ReportOutcome::Noted);
     let mut verdicts = panel.settle(&group(1), true);
     verdicts.sort();
     let mut expected = vec![(chosen[0], true), (chosen[1], false)];
     expected.sort();
     assert_eq!(verdicts, expected);
-    assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Judged(false));
-    assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Unasked);
+    assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), ReportOutcome::Judged(false));
+    assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), ReportOutcome::Unasked);
 }
 
 #[test]
@@ -313,11 +318,11 @@ fn who_cannot_tell_has_the_learner_look_and_is_late_where_that_one_can_tell() {
     let is_asked = |panel: &mut Panel, now, number| {
         panel.ask(at(now), &question(number)).is_some_and(|chosen| chosen.contains(&shy))
     };
-    assert_eq!(panel.report(&others[0], &group(1), Said::Sound), Heard::Noted);
+    assert_eq!(panel.report(&others[0], &group(1), Said::Sound), ReportOutcome::Noted);
     let ruled = panel.report(&shy, &group(1), Said::Unable);
-    assert_eq!(ruled, Heard::Ruled(Ruling::Open), "though two of three may vouch");
-    assert_eq!(panel.report(&shy, &group(1), Said::Unable), Heard::Unasked, "one word a verifier");
-    assert_eq!(panel.report(&others[1], &group(1), Said::Sound), Heard::Noted);
+    assert_eq!(ruled, ReportOutcome::Ruled(Ruling::Open), "though two of three may vouch");
+    assert_eq!(panel.report(&shy, &group(1), Said::Unable), ReportOutcome::Unasked, "one word a verifier");
+    assert_eq!(panel.report(&others[1], &group(1), Said::Sound), ReportOutcome::Noted);
     // Until the learner has looked, the group is one that it owes, and no other takes its place.
     assert!(!is_asked(&mut panel, 0, 2));
     rest_vouch(&mut panel, 2);
@@ -334,11 +339,11 @@ fn who_cannot_tell_has_the_learner_look_and_is_late_where_that_one_can_tell() {
     assert!(is_asked(&mut panel, WITHIN, 4));
     // What nobody can tell is no debt.
     rest_vouch(&mut panel, 4);
-    assert_eq!(panel.report(&shy, &group(4), Said::Unable), Heard::Ruled(Ruling::Open));
+    assert_eq!(panel.report(&shy, &group(4), Said::Unable), ReportOutcome::Ruled(Ruling::Open));
     panel.dismiss(&group(4));
     assert!(is_asked(&mut panel, WITHIN, 5));
     // Nor does it help to go and come back before the learner has looked.
-    assert_eq!(panel.report(&shy, &group(5), Said::Unable), Heard::Ruled(Ruling::Open));
+    assert_eq!(panel.report(&shy, &group(5), Said::Unable), ReportOutcome::Ruled(Ruling::Open));
     rest_vouch(&mut panel, 5);
     assert_eq!(panel.gone(&shy), []);
     assert!(panel.offer(shy, network(100), &offer(4)));
@@ -364,7 +369,7 @@ fn who_never_answers_is_not_asked_again() {
     assert_eq!(panel.ask(at(WITHIN), &question(2)), None, "each has one that it owes");
     // One report in time earns a second place, lateness takes it away.
     for verifier in &mute {
-        assert_eq!(panel.report(verifier, &group(1), Said::Sound), Heard::Judged(true));
+        assert_eq!(panel.report(verifier, &group(1), Said::Sound), ReportOutcome::Judged(true));
     }
     let chosen = panel.ask(at(WITHIN), &question(2)).unwrap();
     chosen.iter().for_each(|verifier| drop(panel.report(verifier, &group(2), Said::Sound)));

@@ -6,12 +6,12 @@ use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::work::verification::{MAX_CAPACITY, Offer};
 
-use crate::reputation::Network;
+use crate::reputation::NetworkPrefix;
 
 /// What is known of a verifier while it is connected.
 #[derive(Debug)]
-pub(super) struct Verifier {
-    pub(super) network: Option<Network>,
+pub(super) struct PanelVerifier {
+    pub(super) network: Option<NetworkPrefix>,
     held: BTreeSet<PolicyVersion>,
     /// Groups that it offers to take at once.
     capacity: usize,
@@ -21,8 +21,8 @@ pub(super) struct Verifier {
     asked: BTreeSet<ContentId>,
 }
 
-impl Verifier {
-    pub(super) fn new(network: Option<Network>, offer: &Offer) -> Self {
+impl PanelVerifier {
+    pub(super) fn new(network: Option<NetworkPrefix>, offer: &Offer) -> Self {
         let mut verifier =
             Self { network, held: BTreeSet::new(), capacity: 0, allowance: 1, asked: BTreeSet::new() };
         verifier.offers(offer);

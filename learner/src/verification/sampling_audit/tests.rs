@@ -1,7 +1,9 @@
 use super::*;
 use crate::common::testing;
-use crate::training::local_rollouts::{Answer, answers};
-use echo_policy::generation::{Completion, CpuBackend, Generation, Limits, Policy, Takeover, Ticket};
+use crate::training::local_rollouts::{LocalAnswer, answers};
+use echo_policy::generation::{
+    Completion, CpuBackend, Generation, GenerationLimits, Policy, PolicyTakeover, Ticket,
+};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
@@ -31,12 +33,12 @@ fn publish(audit: &SamplingAudit, version: u64, weights: Weights) {
 /// A group as an honest node makes it; the first token of each response under the first policy, the
 /// rest under the second.
 fn group(audit: &SamplingAudit, counter: u64, policies: &[Arc<Policy>; 2]) -> TrajectoryGroup {
-    group_by(Takeover::Recompute, audit, counter, policies)
+    group_by(PolicyTakeover::Recompute, audit, counter, policies)
 }
 
 /// The same from a node that keeps its caches, or computes them anew.
 fn group_by(
-    takeover: Takeover,
+    takeover: PolicyTakeover,
     audit: &SamplingAudit,
     counter: u64,
     policies: &[Arc<Policy>; 2],
@@ -44,7 +46,7 @@ fn group_by(
     let workload = &audit.workload;
     let order = workload.order(Purpose::Train, counter);
     let request = workload.request(&order, workload.charter.group_size).unwrap();
-    let mut generation = Generation::new(policies[0].clone(), Limits::default(), takeover);
+    let mut generation = Generation::new(policies[0].clone(), GenerationLimits::default(), takeover);
     generation.submit(Ticket(0), request).unwrap();
     generation.step().unwrap();
     generation.install(policies[1].clone()).unwrap();
@@ -66,7 +68,7 @@ fn group_by(
         node: PublicKey::from_bytes([7; 32]),
         trajectories: generation.into_completions().remove(0).into_iter().map(trajectory).collect(),
         precision: Default::default(),
-        caches: if takeover == Takeover::Keep { Caches::Kept } else { Caches::Recomputed },
+        caches: if takeover == PolicyTakeover::Keep { Caches::Kept } else { Caches::Recomputed },
         recomputed: Vec::new(),
     }
 }
@@ -98,7 +100,7 @@ fn later_turns_are_drawn_behind_what_was_heard() {
     let all = answers(workload, Arc::new(policy), &orders, workload.charter.group_size).unwrap();
     let mut several = 0;
     for (counter, answers) in (0..).map(OrderCounter).zip(all) {
-        let trajectories: Vec<_> = answers.into_iter().map(Answer::trajectory).collect();
+        let trajectories: Vec<_> = answers.into_iter().map(LocalAnswer::trajectory).collect();
         let Some(talker) = trajectories.iter().position(|t| !t.turns.is_empty()) else { continue };
         several += 1;
         let (run, node) = (workload.run, PublicKey::from_bytes([7; 32]));
@@ -179,7 +181,7 @@ fn coarse_court(copies: usize) -> (SamplingAudit, impl Fn(Precision) -> [Arc<Pol
 fn groups_are_audited_in_what_they_declare() {
     let (audit, load) = coarse_court(4);
     for computed in Precision::ALL {
-        for takeover in [Takeover::Recompute, Takeover::Keep] {
+        for takeover in [PolicyTakeover::Recompute, PolicyTakeover::Keep] {
             let group = group_by(takeover, &audit, 0, &load(computed));
             for declared in Precision::ALL {
                 let group = TrajectoryGroup { precision: named(declared.name()), ..group.clone() };
@@ -212,10 +214,10 @@ fn what_nobody_can_audit_is_refused_without_blame() {
         let precision = named("int8");
         TrajectoryGroup { precision, ..group_by(takeover, &audit, 0, &load(Precision::Int8)) }
     };
-    let anew = in_int8(Takeover::Recompute);
+    let anew = in_int8(PolicyTakeover::Recompute);
     audit.check(&anew).unwrap();
     let unknown = TrajectoryGroup { precision: named("fp8"), ..anew };
-    let kept = in_int8(Takeover::Keep);
+    let kept = in_int8(PolicyTakeover::Keep);
     for (group, why) in [(unknown, "fp8"), (kept, "in int8")] {
         let taken = audit.all_policies_of(&group).unwrap();
         let all = [audit.check(&group), audit.glance(&group, 1), audit.find(&group, &taken).map(drop)];
@@ -231,7 +233,7 @@ fn what_nobody_can_audit_is_refused_without_blame() {
 #[test]
 fn caches_that_were_kept_are_kept_in_the_audit_too() {
     let (audit, policies) = court();
-    let kept = group_by(Takeover::Keep, &audit, 0, &policies);
+    let kept = group_by(PolicyTakeover::Keep, &audit, 0, &policies);
     assert_eq!(audit.check(&kept), Ok(()));
     let computed_anew = TrajectoryGroup { caches: Caches::Recomputed, ..kept.clone() };
     assert!(refused(&audit, &computed_anew), "kept caches passed off as computed anew");

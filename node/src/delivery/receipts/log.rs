@@ -40,7 +40,7 @@ impl Pile {
         let failed = |source| LedgerError::Io { path: path.to_owned(), source };
         let bytes = match File::open(path) {
             Ok(file) => {
-                let (whole, damage) = Frames::new(path, file).whole()?;
+                let (whole, damage) = ReceiptFrames::new(path, file).whole()?;
                 if let Some(what) = damage {
                     let copy = free_name(path, "damaged");
                     fs::copy(path, &copy).map_err(failed)?;
@@ -138,7 +138,7 @@ pub(super) fn set_aside(path: &Path, me: &PublicKey) -> Result<(), LedgerError> 
 
 /// The node that the receipts in the file at `path` are for, as the first of them says.
 fn owner(path: &Path) -> Option<PublicKey> {
-    let mut frames = Frames::new(path, File::open(path).ok()?);
+    let mut frames = ReceiptFrames::new(path, File::open(path).ok()?);
     frames.head().ok()?;
     Some(frames.receipt().ok()??.open().ok()?.node)
 }
@@ -176,7 +176,7 @@ pub(super) fn older(path: &Path) -> PathBuf {
 }
 
 /// Reads a file of receipts.
-pub(super) struct Frames {
+pub(super) struct ReceiptFrames {
     path: PathBuf,
     file: BufReader<File>,
     /// Bytes of whole frames that were read.
@@ -184,7 +184,7 @@ pub(super) struct Frames {
     torn: bool,
 }
 
-impl Frames {
+impl ReceiptFrames {
     pub(super) fn new(path: &Path, file: File) -> Self {
         Self { path: path.to_owned(), file: BufReader::new(file), read: 0, torn: false }
     }

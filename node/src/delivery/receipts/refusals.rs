@@ -29,12 +29,12 @@ pub struct RefusedGroups {
 
 /// The counts of a run, by reason, and their file.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct RefusalCounts {
     path: PathBuf,
     counts: BTreeMap<String, RefusedGroups>,
 }
 
-impl Refused {
+impl RefusalCounts {
     pub(super) fn open(path: PathBuf) -> Result<Self, StateError> {
         let counts = match state_file::read(&path) {
             Ok(counts) => counts.unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use echo_protocol::program::keyfile;
 use echo_protocol::wire::identity::PublicKey;
-use echo_protocol::work::receipt::Finding;
+use echo_protocol::work::receipt::ReceiptFinding;
 use serde_json::{Value, json};
 
 use super::log::is_set_aside;
@@ -23,7 +23,7 @@ const TORN: &str = "the file ends within a receipt: of a crash the node's next s
 
 /// One run's receipts and refusals.
 #[derive(Debug)]
-pub struct Shown {
+pub struct ShownReceipts {
     /// The file of receipts.
     pub path: PathBuf,
     /// What the receipts prove, and what is wrong with them.
@@ -36,7 +36,7 @@ pub struct Shown {
 ///
 /// # Errors
 /// [`LedgerError`], among it that there is no node
-pub fn mine(data: &DataDir) -> Result<Vec<Shown>, LedgerError> {
+pub fn mine(data: &DataDir) -> Result<Vec<ShownReceipts>, LedgerError> {
     let no_node = || LedgerError::NoNode { path: data.path().to_owned() };
     let key = keyfile::load(&data.identity())?.ok_or_else(no_node)?;
     all(&data.receipts(), key.public())
@@ -46,7 +46,7 @@ pub fn mine(data: &DataDir) -> Result<Vec<Shown>, LedgerError> {
 ///
 /// # Errors
 /// [`LedgerError`] of the first file that is none of receipts.
-pub fn all(dir: &Path, node: PublicKey) -> Result<Vec<Shown>, LedgerError> {
+pub fn all(dir: &Path, node: PublicKey) -> Result<Vec<ShownReceipts>, LedgerError> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(Vec::new()) };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut paths: Vec<PathBuf> =
@@ -61,13 +61,13 @@ pub fn all(dir: &Path, node: PublicKey) -> Result<Vec<Shown>, LedgerError> {
 ///
 /// # Errors
 /// [`LedgerError`] when it is no file of receipts, or the counts beside it are damaged.
-pub fn one(path: PathBuf, node: Option<PublicKey>) -> Result<Shown, LedgerError> {
+pub fn one(path: PathBuf, node: Option<PublicKey>) -> Result<ShownReceipts, LedgerError> {
     let proof = verify(&path, node)?;
     let refused = state_file::read(&path.with_extension("refused.json"))?.unwrap_or_default();
-    Ok(Shown { path, proof, refused })
+    Ok(ShownReceipts { path, proof, refused })
 }
 
-impl Shown {
+impl ShownReceipts {
     /// A paragraph for people, one finding a line.
     pub fn text(&self) -> String {
         let Proof { run, name, learner, node, account, from, .. } = &self.proof;
@@ -120,12 +120,12 @@ impl Shown {
             "copies": account.copies,
             "wrong": self.proof.wrong(),
             "torn": torn,
-            "findings": self.findings().map(Finding::to_string).collect::<Vec<_>>(),
+            "findings": self.findings().map(ReceiptFinding::to_string).collect::<Vec<_>>(),
             "refused": self.refused,
         })
     }
 
-    fn findings(&self) -> impl Iterator<Item = &Finding> {
+    fn findings(&self) -> impl Iterator<Item = &ReceiptFinding> {
         self.proof.account.findings.iter().take(SHOWN_FINDINGS)
     }
 }

@@ -6,7 +6,7 @@ use crate::testing;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::NodeKey;
-use echo_protocol::work::receipt::Finding;
+use echo_protocol::work::receipt::ReceiptFinding;
 use std::io::Write as _;
 
 fn me() -> PublicKey {
@@ -144,7 +144,7 @@ fn a_lost_receipt_and_a_foreign_pile_are_found() {
     [0, 2].into_iter().for_each(|sequence| keep(&mut ledger, sequence));
     drop(ledger);
     let shown = show::all(dir.path(), me()).unwrap();
-    assert!(matches!(&shown[0].proof.account.findings[..], [Finding::Missing(gap)] if *gap == (1..2)));
+    assert!(matches!(&shown[0].proof.account.findings[..], [ReceiptFinding::Missing(gap)] if *gap == (1..2)));
     assert!(shown[0].text().contains("! receipts 1 to 1 are missing"), "{}", shown[0].text());
     assert_eq!(shown[0].json()["wrong"], 1);
     let stranger = NodeKey::from_secret([9; 32]).public();

@@ -10,7 +10,7 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::receipt::Account;
 
 use super::LedgerError;
-use super::log::{Frames, older};
+use super::log::{ReceiptFrames, older};
 
 /// What the receipts of one run prove.
 #[derive(Debug)]
@@ -95,9 +95,9 @@ pub fn verify(path: &Path, node: Option<PublicKey>) -> Result<Proof, LedgerError
     Ok(proof)
 }
 
-fn open(path: &Path) -> Result<Option<Frames>, LedgerError> {
+fn open(path: &Path) -> Result<Option<ReceiptFrames>, LedgerError> {
     match File::open(path) {
-        Ok(file) => Ok(Some(Frames::new(path, file))),
+        Ok(file) => Ok(Some(ReceiptFrames::new(path, file))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(LedgerError::Io { path: path.to_owned(), source }),
     }

@@ -12,7 +12,7 @@ use super::WINDOW;
 
 /// The groups sent over one stream and not yet answered; and of those that the learner has not decided on, when each was first sent.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct GroupsInFlight {
     under_way: Mutex<UnderWay>,
     landed: Notify,
 }
@@ -28,7 +28,7 @@ struct UnderWay {
     since: Instant,
 }
 
-impl Flight {
+impl GroupsInFlight {
     /// At most `window` groups at once until the first has landed, [`WINDOW`] from then on.
     pub(super) fn new(window: usize) -> Self {
         let under_way = UnderWay {
@@ -120,7 +120,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_counts_from_the_last_answer_and_only_while_something_is_under_way() {
-        let (limit, flight) = (Duration::from_secs(10), Flight::new(2));
+        let (limit, flight) = (Duration::from_secs(10), GroupsInFlight::new(2));
         pass(60).await;
         assert!(!flight.overdue(limit));
         flight.start(OrderCounter(1));
@@ -139,7 +139,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_group_waits_from_its_first_sending_until_it_is_decided() {
         let (one, other) = (OrderCounter(1), OrderCounter(2));
-        let flight = Flight::new(2);
+        let flight = GroupsInFlight::new(2);
         flight.start(one);
         pass(3).await;
         // Put off, and sent again; then the stream ends.

@@ -18,7 +18,7 @@ const FIRST_CALL: usize = 8;
 const SHARE_OF_CALL: f64 = 0.05;
 
 /// The device, the model and the time of a measurement.
-pub(super) struct Task<'a> {
+pub(super) struct MeasurementTask<'a> {
     /// The device's name, under which the result is kept.
     pub(super) device: &'a str,
     /// The size of the model, for the report.
@@ -33,7 +33,7 @@ pub(super) struct Task<'a> {
 
 /// What a device did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rates {
+pub struct DeviceRates {
     /// The device's name, by which a node finds its own rates.
     pub device: String,
     /// The precision that was computed in.
@@ -63,9 +63,9 @@ pub struct Rates {
 /// Measures: a third of the time each for prompts, one response and a batch.
 pub(super) fn run<B: Backend>(
     backend: &B,
-    task: &Task<'_>,
+    task: &MeasurementTask<'_>,
     say: &dyn Fn(&str),
-) -> Result<Rates, EngineError> {
+) -> Result<DeviceRates, EngineError> {
     let third = task.seconds / 3.0;
     let bench = Bench { backend, vocab: backend.config().vocab_size };
     let call = bench.longest_call(third)?;
@@ -83,7 +83,7 @@ pub(super) fn run<B: Backend>(
     };
     let bytes = backend.cache_bytes_per_token();
     let free = Some(backend.free_cache_bytes()).filter(|free| *free != usize::MAX);
-    Ok(Rates {
+    Ok(DeviceRates {
         device: task.device.to_owned(),
         precision: backend.precision(),
         threads: task.threads,
@@ -194,7 +194,8 @@ mod tests {
         let weights = weights(&config).unwrap();
         let policy = Policy::load_as(0, &config, &weights, Precision::Bf16).unwrap();
         let said = std::cell::RefCell::new(Vec::new());
-        let task = Task { device: "CPU", size: Size::Tiny, seconds: 0.3, threads: 2, weights: &weights };
+        let task =
+            MeasurementTask { device: "CPU", size: Size::Tiny, seconds: 0.3, threads: 2, weights: &weights };
         let since = Instant::now();
         let rates = run(policy.backend(), &task, &|text| said.borrow_mut().push(text.to_owned())).unwrap();
         assert!(since.elapsed().as_secs_f64() >= 0.3);

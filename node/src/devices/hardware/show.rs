@@ -4,9 +4,9 @@ use std::fmt::{self, Write as _};
 
 use echo_policy::generation::device::About;
 
-use super::{Listed, Rates, Report};
+use super::{DeviceRates, HardwareReport, Listed};
 
-impl Report {
+impl HardwareReport {
     /// The devices, two lines each, and why others are absent.
     pub fn devices(&self) -> String {
         let mut text = String::new();
@@ -38,7 +38,7 @@ fn what(about: &About, threads: usize) -> String {
     }
 }
 
-impl fmt::Display for Rates {
+impl fmt::Display for DeviceRates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         writeln!(f, "{}, a model of {} parameters in {}:", self.device, self.size, self.precision)?;

@@ -15,7 +15,7 @@ fn settings(dir: &Path, device: &str) -> Settings {
 }
 
 fn survey() -> Survey {
-    let found = |name: &str, about, precisions: &[Precision], obstacle: Option<&str>| Found {
+    let found = |name: &str, about, precisions: &[Precision], obstacle: Option<&str>| FoundDevice {
         name: name.into(),
         about,
         precisions: precisions.to_vec(),
@@ -39,7 +39,7 @@ fn survey() -> Survey {
 #[test]
 fn every_device_is_listed_with_what_becomes_of_it() {
     let dir = tempfile::tempdir().unwrap();
-    let of = |device, precision| Report::of(survey(), &settings(dir.path(), device), precision);
+    let of = |device, precision| HardwareReport::of(survey(), &settings(dir.path(), device), precision);
     let report = of("auto", Precision::F32).unwrap();
     let used: Vec<_> = report.devices.iter().map(|listed| listed.used).collect();
     assert_eq!(used, [false, true, false, false]);
@@ -74,7 +74,7 @@ fn what_was_measured_is_what_the_first_heartbeat_tells() {
     };
     assert_eq!(expect("CPU", 1000, 10), None);
     let hardware = Hardware { json: false, seconds: 0, size: Size::Tiny };
-    let mut report = Report::take(&settings).unwrap();
+    let mut report = HardwareReport::take(&settings).unwrap();
     report.measure(&settings, &hardware, &|_| ()).unwrap();
     let rates = report.measured.unwrap();
     let whole = rates.batch_tok_s as f32;
@@ -92,7 +92,7 @@ fn threads_that_no_node_may_have_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for threads in [0, 100_000] {
         let settings = Settings { threads, ..settings(dir.path(), "cpu") };
-        let error = Report::take(&settings).unwrap_err().to_string();
+        let error = HardwareReport::take(&settings).unwrap_err().to_string();
         assert!(error.starts_with(&format!("threads is {threads}; set it to 1 to ")), "{error}");
     }
 }
@@ -104,7 +104,7 @@ fn who_only_looks_is_told_that_nothing_is_kept() {
     let hardware = Hardware { json: false, seconds: 0, size: Size::Tiny };
     let said = std::cell::RefCell::new(Vec::new());
     let say = |text: &str| said.borrow_mut().push(text.to_owned());
-    Report::take(&settings).unwrap().measure(&settings, &hardware, &say).unwrap();
+    HardwareReport::take(&settings).unwrap().measure(&settings, &hardware, &say).unwrap();
     let said = said.into_inner();
     assert!(said.last().unwrap().contains("nothing yet; `echo-node preflight`"), "{said:?}");
     assert!(!settings.data().path().exists());
@@ -115,9 +115,9 @@ fn the_precision_is_that_of_the_run_that_is_known() {
     let dir = tempfile::tempdir().unwrap();
     let mut settings = settings(dir.path(), "cpu");
     settings.precision = Some(Precision::Int4);
-    assert_eq!(Report::take(&settings).unwrap().precision, Precision::Int4);
+    assert_eq!(HardwareReport::take(&settings).unwrap().precision, Precision::Int4);
     charter_file::keep_charter(&settings.data(), &testing::charter()).unwrap();
-    assert!(matches!(Report::take(&settings), Err(HardwareError::Precision(_))));
+    assert!(matches!(HardwareReport::take(&settings), Err(HardwareError::Precision(_))));
     settings.precision = None;
-    assert_eq!(Report::take(&settings).unwrap().precision, Precision::F32);
+    assert_eq!(HardwareReport::take(&settings).unwrap().precision, Precision::F32);
 }

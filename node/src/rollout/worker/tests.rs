@@ -10,7 +10,7 @@ use crate::rollout::orders::{OrderStock, order_queue};
 use crate::rollout::returns::{Returning, returns};
 use crate::testing;
 use crate::testing::card::{Call, card};
-use crate::workload::WorkloadError;
+use crate::workload::NodeWorkloadError;
 use echo_policy::generation::Device;
 use echo_policy::model::precision::Precision;
 use echo_protocol::run::charter::{Charter, Sampling, Takeover, TaskSpec, task_file_name};
@@ -21,12 +21,13 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::lease::LeaseId;
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::trajectory::TrajectoryGroup;
-use echo_sandbox::task::episode::Step;
+use echo_sandbox::task::episode::EpisodeStep;
 use echo_sandbox::task::files::TaskFiles;
 use echo_sandbox::task::{Response, Verdict};
 
 /// All orders at once, so that they are in step.
-const ALL: Limits = Limits { cache_bytes: usize::MAX, sequences: usize::MAX, prefill_tokens: usize::MAX };
+const ALL: GenerationLimits =
+    GenerationLimits { cache_bytes: usize::MAX, sequences: usize::MAX, prefill_tokens: usize::MAX };
 
 struct Bench {
     _dir: tempfile::TempDir,
@@ -42,7 +43,7 @@ struct Bench {
 }
 
 /// Generates until nothing is in flight, from token `at` on under another policy.
-fn fly(flight: &mut Flight<'_>, at: usize, second: &Arc<Installed>) -> Vec<(OrderCounter, Vec<u8>)> {
+fn fly(flight: &mut OrdersInFlight<'_>, at: usize, second: &Arc<Installed>) -> Vec<(OrderCounter, Vec<u8>)> {
     let mut groups = Vec::new();
     for step in 0.. {
         if step == at {
@@ -70,11 +71,11 @@ fn bench() -> Bench {
     bench_of(testing::workload())
 }
 
-fn bench_of(workload: Arc<Workload>) -> Bench {
+fn bench_of(workload: Arc<NodeWorkload>) -> Bench {
     bench_on(vec![Device::cpu()], workload)
 }
 
-fn bench_on(devices: Vec<Device>, workload: Arc<Workload>) -> Bench {
+fn bench_on(devices: Vec<Device>, workload: Arc<NodeWorkload>) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let outbox = Outbox::open(&dir.path().join("outbox"), &testing::run_id(), &key().public()).unwrap();
@@ -83,7 +84,7 @@ fn bench_on(devices: Vec<Device>, workload: Arc<Workload>) -> Bench {
     let (policy, installed) = watch::channel(None);
     let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
     let ladder = Arc::new(Ladder::of(devices, board.clone()));
-    let worker = Worker {
+    let worker = RolloutWorker {
         workload,
         key: Arc::new(key()),
         orders,
@@ -153,7 +154,7 @@ async fn orders_become_signed_groups_that_the_learner_can_check() {
                 tokenizer.decode(&t.response[..t.response.len() - usize::from(t.stopped)], false).unwrap();
             let response = Response { text: &text, finished: t.stopped };
             let verdict = Verdict { reward: t.reward, correct: t.reward == 1.0, metadata: t.omega.clone() };
-            let over = Step::Over { verdict, finished: t.stopped };
+            let over = EpisodeStep::Over { verdict, finished: t.stopped };
             assert_eq!(workload.play(counter).unwrap().turn(&response, 0).unwrap(), over);
             assert!(t.turns.is_empty() && t.raw_logprobs.is_empty());
             assert_eq!(t.stopped, t.response.last() == tokenizer.eos_id().as_ref());
@@ -204,7 +205,7 @@ async fn a_prompt_without_tokens_costs_its_own_order_alone() {
     for counter in 0..16 {
         assert_eq!(bench.outbox.contains(OrderCounter(counter)).unwrap(), good.contains(&counter));
     }
-    assert_ne!(bench.board.facts(clock::now()).state, State::PolicyUnusable);
+    assert_ne!(bench.board.facts(clock::now()).state, NodeActivity::PolicyUnusable);
     assert_eq!(bench.returned(), poison.iter().map(|counter| (*counter, ReturnReason::Undoable)).collect());
     bench.end().await;
 }
@@ -218,7 +219,7 @@ async fn nothing_is_generated_while_the_outbox_is_full() {
     bench.outbox.push(&filling).unwrap();
     bench.order(1, UnixMillis(u64::MAX));
     bench.install(1);
-    while bench.board.facts(clock::now()).state != State::OutboxFull {
+    while bench.board.facts(clock::now()).state != NodeActivity::OutboxFull {
         tokio::task::yield_now().await;
     }
     assert!(!bench.outbox.contains(OrderCounter(1)).unwrap());
@@ -275,7 +276,7 @@ async fn what_comes_after_a_policy_was_withdrawn_is_begun_under_the_one_before()
     bench.install(9);
     bench.order(0, UnixMillis(u64::MAX));
     bench.wait_for(1).await;
-    while bench.board.facts(clock::now()).state != State::WaitingForWork {
+    while bench.board.facts(clock::now()).state != NodeActivity::WaitingForWork {
         tokio::task::yield_now().await;
     }
     // The worker learns of it when there is work.
@@ -294,7 +295,7 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
     let load = |version| Arc::new(testing::installed(&store, version, &testing::workload()));
     let (first, second) = (load(1), load(2));
     let workload = testing::workload();
-    let mut flight = Flight::new(&workload, first.clone(), ALL);
+    let mut flight = OrdersInFlight::new(&workload, first.clone(), ALL);
     (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
     let groups = fly(&mut flight, 2, &second);
     let form = workload.form();
@@ -312,10 +313,10 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
 }
 
 /// What the run would ask for with another charter.
-fn workload_with(change: impl FnOnce(&mut Charter)) -> Workload {
+fn workload_with(change: impl FnOnce(&mut Charter)) -> NodeWorkload {
     let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
     change(&mut charter);
-    Workload::new(run, &charter).unwrap()
+    NodeWorkload::new(run, &charter).unwrap()
 }
 
 #[test]
@@ -326,7 +327,7 @@ fn both_log_probabilities_travel_where_they_differ() {
         charter.sampling = Sampling { temperature: 0.5, ..charter.sampling };
     });
     let installed = Arc::new(testing::installed(&store, 1, &workload));
-    let mut flight = Flight::new(&workload, installed.clone(), ALL);
+    let mut flight = OrdersInFlight::new(&workload, installed.clone(), ALL);
     flight.begin(order(1), &installed.tokenizer).unwrap();
     let groups = fly(&mut flight, 0, &installed);
     let group: TrajectoryGroup = Signed::from_bytes(&groups[0].1).unwrap().open().unwrap();
@@ -350,14 +351,14 @@ fn a_group_says_in_which_of_the_charters_precisions_it_was_computed() {
     for (wanted, name) in [(None, "int8"), (Some(Precision::Bf16), "bf16"), (Some(Precision::F32), "f32")] {
         let workload = workload(wanted).unwrap();
         let installed = Arc::new(testing::installed(&store, 1, &workload));
-        let mut flight = Flight::new(&workload, installed.clone(), ALL);
+        let mut flight = OrdersInFlight::new(&workload, installed.clone(), ALL);
         flight.begin(order(1), &installed.tokenizer).unwrap();
         let group: TrajectoryGroup =
             Signed::from_bytes(&fly(&mut flight, 0, &installed)[0].1).unwrap().open().unwrap();
         group.check_form(workload.form()).unwrap();
         assert_eq!(group.precision.as_str(), name);
     }
-    assert!(matches!(workload(Some(Precision::Int4)), Err(WorkloadError::Precision(_))));
+    assert!(matches!(workload(Some(Precision::Int4)), Err(NodeWorkloadError::Precision(_))));
 }
 
 #[test]
@@ -368,7 +369,7 @@ fn a_newer_policy_takes_over_as_the_charter_wants_it() {
         let workload = workload_with(|charter| charter.takeover = takeover);
         let load = |version| Arc::new(testing::installed(&store, version, &workload));
         let (first, second) = (load(1), load(2));
-        let mut flight = Flight::new(&workload, first.clone(), ALL);
+        let mut flight = OrdersInFlight::new(&workload, first.clone(), ALL);
         (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
         let mut of_both = 0;
         for (_, bytes) in fly(&mut flight, 2, &second) {
@@ -413,7 +414,8 @@ fn another_policy_waits_for_who_still_draws_from_the_one_before_and_not_for_ever
     let load = |version| Arc::new(testing::installed(&store, version, &workload));
     let (first, second) = (load(1), load(2));
     // So little is computed anew in a step that several are needed.
-    let mut flight = Flight::new(&workload, first.clone(), Limits { prefill_tokens: 4, ..ALL });
+    let mut flight =
+        OrdersInFlight::new(&workload, first.clone(), GenerationLimits { prefill_tokens: 4, ..ALL });
     flight.begin(order(0), &first.tokenizer).unwrap();
     while flight.drawn() < 2 * u64::from(testing::GROUP) {
         flight.step(&first.tokenizer, || false).unwrap();
@@ -435,7 +437,7 @@ fn what_was_judged_before_the_node_stops_is_kept_and_nothing_else_is_judged() {
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let workload = testing::workload();
     let installed = Arc::new(testing::installed(&store, 1, &workload));
-    let mut flight = Flight::new(&workload, installed.clone(), ALL);
+    let mut flight = OrdersInFlight::new(&workload, installed.clone(), ALL);
     (0..2).for_each(|counter| flight.begin(order(counter), &installed.tokenizer).unwrap());
     let (mut asked, mut landed) = (0, Vec::new());
     while !flight.is_empty() {
@@ -458,11 +460,11 @@ fn orders_that_join_others_in_flight_come_to_the_same_groups() {
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let workload = testing::workload();
     let installed = Arc::new(testing::installed(&store, 1, &workload));
-    let mut together = Flight::new(&workload, installed.clone(), ALL);
+    let mut together = OrdersInFlight::new(&workload, installed.clone(), ALL);
     (0..12).for_each(|counter| together.begin(order(counter), &installed.tokenizer).unwrap());
     let together: BTreeMap<_, _> = fly(&mut together, 0, &installed).into_iter().collect();
 
-    let (mut joining, mut waiting) = (Flight::new(&workload, installed.clone(), ALL), 0..12);
+    let (mut joining, mut waiting) = (OrdersInFlight::new(&workload, installed.clone(), ALL), 0..12);
     let mut groups = BTreeMap::new();
     loop {
         // Four at most, one more with each token.
@@ -487,7 +489,7 @@ fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
     let workload = testing::workload_of(TaskSpec::new("guess_number").with("largest", 20));
     let tokenizer = &first.tokenizer;
     let eos = tokenizer.eos_id().unwrap();
-    let mut flight = Flight::new(&workload, first.clone(), ALL);
+    let mut flight = OrdersInFlight::new(&workload, first.clone(), ALL);
     // A random policy says a number, and nothing else, in about one of 400 turns.
     (0..1000).for_each(|counter| flight.begin(order(counter), tokenizer).unwrap());
     let groups = fly(&mut flight, 3, &second);
@@ -509,7 +511,7 @@ fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
                 let tokens = &t.response[turn];
                 let finished = tokens.last() == Some(&eos);
                 let text = tokenizer.decode(&tokens[..tokens.len() - usize::from(finished)], false).unwrap();
-                if let Step::Over { verdict, finished } =
+                if let EpisodeStep::Over { verdict, finished } =
                     play.turn(&Response { text: &text, finished }, left).unwrap()
                 {
                     end = Some((verdict.reward, verdict.metadata, finished));

@@ -74,7 +74,7 @@ impl Scene {
 }
 
 /// Ends a node; how many bytes of snapshots it has received.
-async fn stopped((stop, running): (CancellationToken, tokio::task::JoinHandle<Summary>)) -> u64 {
+async fn stopped((stop, running): (CancellationToken, tokio::task::JoinHandle<NodeSummary>)) -> u64 {
     stop.cancel();
     running.await.unwrap().facts.traffic.received_bytes
 }

@@ -67,7 +67,7 @@ async fn a_learner_that_serves_no_snapshots_is_named_once_with_the_likely_cause(
     tokio::spawn(async move {
         while let Some(event) = events.recv().await {
             if let HostEvent::Request { peer, body, reply } = event {
-                let response = answer(&books, &me, peer, Request::from_bytes(&body).unwrap());
+                let response = answer(&books, &me, peer, ControlRequest::from_bytes(&body).unwrap());
                 let _gone = reply.send(response.to_bytes().unwrap());
             }
         }

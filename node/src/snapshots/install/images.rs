@@ -10,7 +10,7 @@ use echo_protocol::store::SnapshotReader;
 
 use super::InstallError;
 use crate::state::data_dir::DataDirError;
-use crate::workload::Workload;
+use crate::workload::NodeWorkload;
 
 /// The directory of images.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl Images {
         &self,
         reader: &mut SnapshotReader<'_>,
         manifest: &Manifest,
-        workload: &Workload,
+        workload: &NodeWorkload,
     ) -> Result<Weights, InstallError> {
         let entries: BTreeMap<_, _> = manifest.tensors.iter().map(|entry| (&entry.name, entry)).collect();
         let mut image = ImageWriter::create(&self.0, &workload.model, workload.dtype())?;

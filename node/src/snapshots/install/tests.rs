@@ -2,9 +2,9 @@
 mod memory;
 
 use super::*;
-use crate::learner_link::client::Learner;
-use crate::learner_link::neighbours::Neighbours;
-use crate::snapshots::downloads::Downloads;
+use crate::learner_link::client::LearnerClient;
+use crate::learner_link::neighbours::CurrentNeighbours;
+use crate::snapshots::downloads::SnapshotDownloads;
 use crate::snapshots::manifests::Manifests;
 use crate::status::node_state::Board;
 use crate::testing;
@@ -12,8 +12,8 @@ use echo_policy::generation::Generation;
 use echo_policy::model::weights::Weights;
 use echo_protocol::control::requests::Peer;
 use echo_protocol::dissemination;
-use echo_protocol::dissemination::Mode;
-use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
+use echo_protocol::dissemination::DisseminationMode;
+use echo_protocol::net::snapshots::{SnapshotRole, Snapshots, SnapshotsConfig};
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::signed::Signed;
@@ -83,7 +83,7 @@ fn a_damaged_chunk_is_named_and_is_no_longer_there() {
     let error = load(&store, &images, &manifest, &testing::workload(), &Ladder::cpu()).err().unwrap();
     assert!(matches!(
         error,
-        InstallError::Chunk { index: ChunkIndex(1), source: StoreError::Damaged { .. } }
+        InstallError::Chunk { index: ChunkIndex(1), source: ChunkStoreError::Damaged { .. } }
     ));
     assert!(!store.present(&manifest).contains(ChunkIndex(1)));
 }
@@ -104,22 +104,22 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(ChunkStore::open(&dir.path().join("chunks")).unwrap());
     let (host, _events) = testing::host(1, Vec::new()).await;
-    let config = SnapshotsConfig::new(public(1), Role::Relay, Mode::Echo);
+    let config = SnapshotsConfig::new(public(1), SnapshotRole::Relay, DisseminationMode::Echo);
     let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), config).unwrap();
     let board = Arc::new(Board::default());
-    let neighbours = Neighbours::new(host.clone(), snapshots.clone(), board.clone());
+    let neighbours = CurrentNeighbours::new(host.clone(), snapshots.clone(), board.clone());
     let workload = testing::workload();
     let manifests = Arc::new(Manifests::new(workload.clone(), snapshots.clone()));
     let (policy, mut installed) = watch::channel(None);
     let kept = dir.path().join("installed");
-    let downloads = Downloads {
+    let downloads = SnapshotDownloads {
         workload,
         store: store.clone(),
         images: Images::open(&dir.path().join("images")).unwrap(),
         ladder: Arc::new(Ladder::cpu()),
         snapshots: snapshots.clone(),
         manifests: manifests.clone(),
-        learner: Learner::new(host.clone(), echo_protocol::net::peer_id_of([99; 32])),
+        learner: LearnerClient::new(host.clone(), echo_protocol::net::peer_id_of([99; 32])),
         neighbours,
         board,
         kept: kept.clone(),
@@ -151,11 +151,11 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     let (source, _source_events) = testing::host(2, Vec::new()).await;
     let source_store = Arc::new(ChunkStore::open(&dir.path().join("source")).unwrap());
     let whole = Arc::new(testing::snapshot(&source_store, 2));
-    let config = SnapshotsConfig::new(public(2), Role::Source, Mode::Echo);
+    let config = SnapshotsConfig::new(public(2), SnapshotRole::Source, DisseminationMode::Echo);
     let (publisher, _published) = Snapshots::start(source.clone(), source_store, config).unwrap();
     publisher.publish(whole).await.unwrap();
     let addresses = source.listen_addrs().iter().map(ToString::to_string).collect();
-    let parent = (Peer { key: public(2), addresses }, dissemination::Role::Parent);
+    let parent = (Peer { key: public(2), addresses }, dissemination::NeighbourRole::Parent);
     snapshots.neighbours(vec![parent]).await.unwrap();
     installed.changed().await.unwrap();
     assert_eq!(installed.borrow_and_update().as_ref().unwrap().policy.version(), 2);

@@ -16,7 +16,7 @@ use echo_protocol::work::lease::LeaseId;
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::trajectory::{Trajectory, spans};
 use echo_sandbox::task::Response;
-use echo_sandbox::task::episode::Step;
+use echo_sandbox::task::episode::EpisodeStep;
 
 fn key() -> NodeKey {
     NodeKey::from_secret([5; 32])
@@ -37,7 +37,7 @@ fn given() -> Given {
 }
 
 /// The same with weights by which logits are far from each other, as a trained model's are.
-fn spread_out(workload: &Workload) -> Given {
+fn spread_out(workload: &NodeWorkload) -> Given {
     let spread = ModelConfig { initializer_range: 0.3, ..workload.model.clone() };
     let version = |version| {
         let weights = Weights::random(&spread, version);
@@ -47,20 +47,25 @@ fn spread_out(workload: &Workload) -> Given {
 }
 
 /// A shelf with the first so many of its versions, and so much memory.
-fn shelf(given: &Given, versions: usize, max_copy_bytes: usize) -> Shelf {
-    let mut shelf = Shelf::new(max_copy_bytes);
+fn shelf(given: &Given, versions: usize, max_copy_bytes: usize) -> VersionCache {
+    let mut shelf = VersionCache::new(max_copy_bytes);
     let versions = given.versions[..versions].iter();
     versions.for_each(|version| shelf.put(version.clone(), given.tokenizer.clone()));
     shelf
 }
 
 /// A group as an honest node makes it; the first token of each response under version 1, the rest under version 2.
-fn honest(workload: &Workload, given: &Given, counter: u64) -> TrajectoryGroup {
+fn honest(workload: &NodeWorkload, given: &Given, counter: u64) -> TrajectoryGroup {
     computed_in(Precision::F32, workload, given, counter)
 }
 
 /// The same by a node that computes in this precision, and declares it.
-fn computed_in(precision: Precision, workload: &Workload, given: &Given, counter: u64) -> TrajectoryGroup {
+fn computed_in(
+    precision: Precision,
+    workload: &NodeWorkload,
+    given: &Given,
+    counter: u64,
+) -> TrajectoryGroup {
     let policies = given.versions.each_ref().map(|version| Arc::new(version.policy(precision).unwrap()));
     let (counter, tokenizer) = (OrderCounter(counter), &given.tokenizer);
     let request = workload.request(counter, tokenizer).unwrap();
@@ -73,7 +78,7 @@ fn computed_in(precision: Precision, workload: &Workload, given: &Given, counter
         let text = tokenizer.decode(said, false).unwrap();
         let response = Response { text: &text, finished: completion.stopped };
         let step = workload.play(counter).unwrap().turn(&response, 0).unwrap();
-        let Step::Over { verdict, finished } = step else { panic!("{step:?}") };
+        let EpisodeStep::Over { verdict, finished } = step else { panic!("{step:?}") };
         Trajectory {
             response: completion.tokens,
             turns: Vec::new(),
@@ -102,11 +107,11 @@ fn named(precision: &str) -> PrecisionName {
     PrecisionName::try_from(precision.to_owned()).unwrap()
 }
 
-fn opinion(workload: &Workload, given: &Given, group: &TrajectoryGroup) -> Opinion {
+fn opinion(workload: &NodeWorkload, given: &Given, group: &TrajectoryGroup) -> Opinion {
     opinion_of(&shelf(given, 2, usize::MAX), workload, group)
 }
 
-fn opinion_of(shelf: &Shelf, workload: &Workload, group: &TrajectoryGroup) -> Opinion {
+fn opinion_of(shelf: &VersionCache, workload: &NodeWorkload, group: &TrajectoryGroup) -> Opinion {
     let signed = Signed::sign(group, &key()).unwrap();
     let report = check(workload, shelf, &signed.to_bytes()).unwrap();
     assert_eq!((report.run, report.group), (workload.run, signed.body_id()));
@@ -157,11 +162,11 @@ fn honest_groups_are_sound_and_lies_are_named() {
 }
 
 /// The workload of a run that takes these beside f32, and kept caches.
-fn open_to(precisions: &[&str]) -> Workload {
+fn open_to(precisions: &[&str]) -> NodeWorkload {
     let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
     charter.precisions.extend(precisions.iter().map(|name| named(name)));
     charter.takeover = Takeover::Keep;
-    Workload::new(run, &charter).unwrap()
+    NodeWorkload::new(run, &charter).unwrap()
 }
 
 #[test]

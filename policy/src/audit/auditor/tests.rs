@@ -1,7 +1,7 @@
 use std::sync::Barrier;
 
 use super::*;
-use crate::generation::{Completion, Generation, Limits, SampleRequest, Takeover, Ticket};
+use crate::generation::{Completion, Generation, GenerationLimits, PolicyTakeover, SampleRequest, Ticket};
 use crate::model::config::ModelConfig;
 use crate::model::precision::Precision;
 use crate::model::weights::Weights;
@@ -22,7 +22,11 @@ fn versions(config: &ModelConfig) -> Vec<Arc<VersionWeights>> {
 }
 
 /// What a node that computes in `precision` makes of an order while these versions take over, one every few tokens.
-fn drawn(versions: &[Arc<VersionWeights>], precision: Precision, takeover: Takeover) -> Vec<Sample> {
+fn drawn(
+    versions: &[Arc<VersionWeights>],
+    precision: Precision,
+    takeover: PolicyTakeover,
+) -> Vec<ClaimedSample> {
     let request = SampleRequest {
         prompt: PROMPT.to_vec(),
         seed: SEED,
@@ -34,7 +38,7 @@ fn drawn(versions: &[Arc<VersionWeights>], precision: Precision, takeover: Takeo
         params: params(),
     };
     let mut policies = versions.iter().map(|version| Arc::new(version.policy(precision).unwrap()));
-    let mut generation = Generation::new(policies.next().unwrap(), Limits::default(), takeover);
+    let mut generation = Generation::new(policies.next().unwrap(), GenerationLimits::default(), takeover);
     generation.submit(Ticket(0), request).unwrap();
     let mut steps = 0u32;
     while !generation.step().unwrap() {
@@ -49,9 +53,9 @@ fn drawn(versions: &[Arc<VersionWeights>], precision: Precision, takeover: Takeo
     let recomputed = completions[0].recomputed.clone();
     let sample = |(index, completion): (u32, Completion)| {
         let tokens = completion.tokens.iter().map(|token| (*token, true));
-        let sample = Sample::new(index, tokens, &completion.logprobs, completion.versions);
+        let sample = ClaimedSample::new(index, tokens, &completion.logprobs, completion.versions);
         match takeover {
-            Takeover::Keep => sample.with_kept_caches(recomputed.clone()),
+            PolicyTakeover::Keep => sample.with_kept_caches(recomputed.clone()),
             _ => sample,
         }
     };
@@ -62,8 +66,8 @@ fn examine(
     auditor: &Auditor,
     versions: &[Arc<VersionWeights>],
     declared: Precision,
-    samples: &[Sample],
-) -> Result<Finding, AuditError> {
+    samples: &[ClaimedSample],
+) -> Result<SampleFinding, AuditError> {
     let standard = Standard::of(declared.name(), 1.0).unwrap();
     auditor.examine(versions, &standard, &PROMPT, &SEED, &params(), samples.to_vec())
 }
@@ -80,7 +84,7 @@ fn samples_are_audited_in_what_they_declare() {
     for (config, _) in families() {
         let (auditor, versions) = (Auditor::new(usize::MAX), versions(&config));
         for computed in Precision::ALL {
-            for takeover in [Takeover::Recompute, Takeover::Keep] {
+            for takeover in [PolicyTakeover::Recompute, PolicyTakeover::Keep] {
                 let samples = drawn(&versions, computed, takeover);
                 for declared in Precision::ALL {
                     let found = examine(&auditor, &versions, declared, &samples).unwrap();
@@ -100,9 +104,9 @@ fn what_has_no_room_together_is_asked_in_turn_and_found_to_be_the_same() {
         for precision in [Precision::Bf16, Precision::Int8, Precision::Int4] {
             let copy = versions[0].copied_bytes(precision);
             let (roomy, narrow) = (Auditor::new(3 * copy), Auditor::new(copy));
-            let honest = drawn(&versions, precision, Takeover::Recompute);
+            let honest = drawn(&versions, precision, PolicyTakeover::Recompute);
             let swapped = [honest[1].clone(), honest[0].clone()];
-            let other = drawn(&versions, Precision::F32, Takeover::Recompute);
+            let other = drawn(&versions, Precision::F32, PolicyTakeover::Recompute);
             let unknown = &versions[1..];
             for (samples, versions) in [
                 (&honest[..], &versions[..]),
@@ -128,8 +132,8 @@ fn what_would_take_too_much_memory_is_not_audited_and_says_how_much() {
     let (config, _) = families().remove(0);
     let versions = versions(&config);
     let copy = versions[0].copied_bytes(Precision::Int8);
-    let kept = drawn(&versions, Precision::Int8, Takeover::Keep);
-    let anew = drawn(&versions, Precision::Int8, Takeover::Recompute);
+    let kept = drawn(&versions, Precision::Int8, PolicyTakeover::Keep);
+    let anew = drawn(&versions, Precision::Int8, PolicyTakeover::Recompute);
     for (limit, samples, together) in [(3 * copy - 1, &kept, 3), (copy - 1, &anew, 1)] {
         let auditor = Auditor::new(limit);
         let refused = examine(&auditor, &versions, Precision::Int8, samples).unwrap_err();
@@ -138,12 +142,12 @@ fn what_would_take_too_much_memory_is_not_audited_and_says_how_much() {
         assert_eq!(cannot, CannotAudit::NoRoom { precision, versions: together, needed, limit });
         assert!(cannot.to_string().contains("declared in int8, they are audited in int8"), "{cannot}");
         // What is published in f32 takes none.
-        let exact = drawn(&versions, Precision::F32, Takeover::Keep);
-        assert_eq!(examine(&auditor, &versions, Precision::F32, &exact).unwrap(), Finding::default());
+        let exact = drawn(&versions, Precision::F32, PolicyTakeover::Keep);
+        assert_eq!(examine(&auditor, &versions, Precision::F32, &exact).unwrap(), SampleFinding::default());
     }
     assert_eq!(
         examine(&Auditor::new(3 * copy), &versions, Precision::Int8, &kept).unwrap(),
-        Finding::default()
+        SampleFinding::default()
     );
 }
 
@@ -158,7 +162,7 @@ fn what_was_not_used_for_longest_makes_room_and_what_nobody_holds_goes() {
     let auditor = Auditor::new(3 * bytes(Int8));
     let ask = |version: usize, precision| {
         let version = &versions[version..=version];
-        examine(&auditor, version, precision, &drawn(version, precision, Takeover::Recompute)).unwrap();
+        examine(&auditor, version, precision, &drawn(version, precision, PolicyTakeover::Recompute)).unwrap();
         held(&auditor)
     };
     ask(0, Int8);
@@ -170,10 +174,10 @@ fn what_was_not_used_for_longest_makes_room_and_what_nobody_holds_goes() {
     assert_eq!(ask(1, Int8), [(1, Int8), (1, F32), (3, Int4), (2, Int8)]);
     // Both are wanted, and the one that is there is not let go for the other.
     let both = &versions[1..];
-    examine(&auditor, both, Int8, &drawn(both, Int8, Takeover::Recompute)).unwrap();
+    examine(&auditor, both, Int8, &drawn(both, Int8, PolicyTakeover::Recompute)).unwrap();
     assert_eq!(held(&auditor), [(1, F32), (3, Int4), (2, Int8), (3, Int8)]);
     versions.remove(1);
-    examine(&auditor, &versions[..1], F32, &drawn(&versions[..1], F32, Takeover::Recompute)).unwrap();
+    examine(&auditor, &versions[..1], F32, &drawn(&versions[..1], F32, PolicyTakeover::Recompute)).unwrap();
     assert_eq!(held(&auditor), [(3, Int4), (3, Int8), (1, F32)]);
 }
 
@@ -181,14 +185,14 @@ fn what_was_not_used_for_longest_makes_room_and_what_nobody_holds_goes() {
 fn audits_at_the_same_time_make_a_policy_once() {
     let (config, _) = families().remove(2);
     let (auditor, versions) = (Auditor::new(usize::MAX), versions(&config));
-    let samples = drawn(&versions[..1], Precision::Int8, Takeover::Recompute);
+    let samples = drawn(&versions[..1], Precision::Int8, PolicyTakeover::Recompute);
     let barrier = Barrier::new(4);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 barrier.wait();
                 let found = examine(&auditor, &versions[..1], Precision::Int8, &samples).unwrap();
-                assert_eq!(found, Finding::default());
+                assert_eq!(found, SampleFinding::default());
             });
         }
     });

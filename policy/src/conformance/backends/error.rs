@@ -1,7 +1,7 @@
 //! Why a backend cannot be compared.
 
 use crate::generation::EngineError;
-use crate::model::config::ConfigError;
+use crate::model::config::ModelConfigError;
 use crate::model::weights::WeightsError;
 use crate::training::decoder::DecoderError;
 use crate::training::packed::PackedError;
@@ -11,7 +11,7 @@ use crate::training::packed::PackedError;
 pub enum AgreementError {
     /// A model of the comparison has no sound configuration.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ModelConfigError),
     /// A model of the comparison has no sound weights.
     #[error(transparent)]
     Weights(#[from] WeightsError),

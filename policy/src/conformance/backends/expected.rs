@@ -1,9 +1,9 @@
 //! The reference's distributions after every token of some prompts.
 
-use super::{Agreement, AgreementError, Prompt, Reference};
+use super::{Agreement, AgreementError, ClaimedPrompt, Reference};
 
 /// A row is a token of the prompts laid end to end.
-pub(super) struct Expected {
+pub(super) struct ExpectedScores {
     vocab: usize,
     /// `[rows, vocab]`, as all of these.
     logprobs: Vec<f64>,
@@ -14,8 +14,8 @@ pub(super) struct Expected {
     claims: Vec<u32>,
 }
 
-impl Expected {
-    pub(super) fn of(reference: &impl Reference, prompts: &[Prompt]) -> Result<Self, AgreementError> {
+impl ExpectedScores {
+    pub(super) fn of(reference: &impl Reference, prompts: &[ClaimedPrompt]) -> Result<Self, AgreementError> {
         let logits = reference.distributions(prompts)?;
         let vocab = reference.vocab();
         let mut logprobs = Vec::with_capacity(logits.len());
@@ -28,7 +28,7 @@ impl Expected {
             probabilities: logprobs.iter().map(|logprob| logprob.exp()).collect(),
             logprobs,
             tops: logits.chunks_exact(vocab).map(top).collect(),
-            claims: prompts.iter().flat_map(Prompt::claims).copied().collect(),
+            claims: prompts.iter().flat_map(ClaimedPrompt::claims).copied().collect(),
         })
     }
 

@@ -1,17 +1,17 @@
 //! How prompts are fed to a backend: many together, in calls that are as full as they can be.
 
-use super::Prompt;
+use super::ClaimedPrompt;
 use crate::generation::backend::MAX_CALL_TOKENS;
-use crate::generation::{Backend, Claim, EngineError, Feed, Want};
+use crate::generation::{Backend, EngineError, Feed, TokenClaim, Want};
 use crate::sampling::SamplingParams;
 
 /// Feeds prompts as generation does, and hands out the logits after each token with its row.
 pub(super) fn distributions<B: Backend>(
     backend: &B,
-    prompts: &[Prompt],
+    prompts: &[ClaimedPrompt],
     mut each: impl FnMut(usize, &[f32]),
 ) -> Result<(), EngineError> {
-    feed(backend, prompts, Prompt::singles, |feeds, rows| {
+    feed(backend, prompts, ClaimedPrompt::singles, |feeds, rows| {
         let logits = backend.forward(feeds, Want::All)?;
         rows.iter().zip(logits.rows()).for_each(|(row, logits)| each(*row, logits));
         Ok(())
@@ -21,18 +21,18 @@ pub(super) fn distributions<B: Backend>(
 /// Feeds prompts as an audit does, and hands out the log-prob of what is said to follow each token with its row.
 pub(super) fn claims<B: Backend>(
     backend: &B,
-    prompts: &[Prompt],
+    prompts: &[ClaimedPrompt],
     mut each: impl FnMut(usize, f64),
 ) -> Result<(), EngineError> {
     let params = SamplingParams::unbiased(1);
-    let tokens: Vec<u32> = prompts.iter().flat_map(Prompt::claims).copied().collect();
+    let tokens: Vec<u32> = prompts.iter().flat_map(ClaimedPrompt::claims).copied().collect();
     feed(
         backend,
         prompts,
         |_| 0,
         |feeds, rows| {
             let claims: Vec<_> =
-                rows.iter().map(|row| Claim { params: &params, token: tokens[*row] }).collect();
+                rows.iter().map(|row| TokenClaim { params: &params, token: tokens[*row] }).collect();
             let placed = backend.place(feeds, &claims)?;
             rows.iter().zip(&placed).for_each(|(row, placed)| each(*row, f64::from(placed.raw_logprob)));
             Ok(())
@@ -43,8 +43,8 @@ pub(super) fn claims<B: Backend>(
 /// Feeds all prompts, of each so many tokens at the end one by one. A call gets the feeds, and which rows their tokens are.
 fn feed<B: Backend>(
     backend: &B,
-    prompts: &[Prompt],
-    singles: impl Fn(&Prompt) -> usize,
+    prompts: &[ClaimedPrompt],
+    singles: impl Fn(&ClaimedPrompt) -> usize,
     mut call: impl FnMut(&mut [Feed<'_, B::Cache>], &[usize]) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let mut caches: Vec<_> = prompts.iter().map(|_| (backend.new_cache(), 0)).collect();

@@ -13,7 +13,7 @@ const SEED: u64 = 11;
 const UNEVEN: f32 = 0.3;
 
 /// A model, and what it is called in messages.
-pub struct Model {
+pub struct NamedModel {
     /// What reports and failures call it.
     pub name: &'static str,
     /// Shape that leaves blocks, pages and vectors partly filled.
@@ -22,7 +22,7 @@ pub struct Model {
     pub weights: Weights,
 }
 
-impl Model {
+impl NamedModel {
     /// The f32 reference with these weights.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Model {
 ///
 /// # Errors
 /// Never but by a mistake in this list.
-pub fn models() -> Result<Vec<Model>, AgreementError> {
+pub fn models() -> Result<Vec<NamedModel>, AgreementError> {
     let llama = r#","attention_bias":true,"mlp_bias":true,"rope_parameters":{"rope_theta":10000.0,"rope_type":"llama3",
         "factor":4.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":16}"#;
     let tied = r#","head_dim":40,"tie_word_embeddings":true"#;
@@ -63,7 +63,7 @@ pub fn models() -> Result<Vec<Model>, AgreementError> {
         ))?;
         let raw = Weights::random(&config, SEED).iter().map(|tensor| uneven(tensor, dtype)).collect::<Vec<_>>();
         let weights = Weights::from_raw(&config, raw)?;
-        Ok(Model { name, config, weights })
+        Ok(NamedModel { name, config, weights })
     })
     .collect()
 }

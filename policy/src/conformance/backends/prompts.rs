@@ -9,13 +9,13 @@ const MOST_SINGLES: f64 = 8.0;
 
 /// A prompt, and a token that is said to follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prompt {
+pub struct ClaimedPrompt {
     /// At least two: the last is only claimed, never fed.
     tokens: Vec<u32>,
     singles: usize,
 }
 
-impl Prompt {
+impl ClaimedPrompt {
     /// What is fed: at least one token.
     #[must_use]
     pub fn inputs(&self) -> &[u32] {
@@ -38,7 +38,7 @@ impl Prompt {
 /// So many prompts of 1 to `longest` tokens, or to as many as the model has positions for. The logarithms of their lengths are uniform, so that short ones
 /// and long ones are compared in calls of every kind; the ends of half of them are fed one by one.
 #[must_use]
-pub fn prompts(config: &ModelConfig, count: usize, longest: usize, seed: u64) -> Vec<Prompt> {
+pub fn prompts(config: &ModelConfig, count: usize, longest: usize, seed: u64) -> Vec<ClaimedPrompt> {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
     hasher.update(&seed.to_le_bytes());
     let mut stream = hasher.finalize_xof();
@@ -54,7 +54,7 @@ pub fn prompts(config: &ModelConfig, count: usize, longest: usize, seed: u64) ->
             let one_by_one = uniform() < 0.5;
             let singles = 1 + (uniform() * MOST_SINGLES) as usize;
             let tokens = (0..=length).map(|_| (uniform() * config.vocab_size as f64) as u32).collect();
-            Prompt { tokens, singles: if one_by_one { singles.min(length) } else { 0 } }
+            ClaimedPrompt { tokens, singles: if one_by_one { singles.min(length) } else { 0 } }
         })
         .collect()
 }

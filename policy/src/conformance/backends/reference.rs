@@ -1,6 +1,6 @@
 //! What backends are held against.
 
-use super::{AgreementError, Prompt, feeding};
+use super::{AgreementError, ClaimedPrompt, feeding};
 use crate::generation::{Backend, CpuBackend};
 use crate::training::decoder::Decoder;
 use crate::training::packed::Packed;
@@ -14,7 +14,7 @@ pub trait Reference {
     ///
     /// # Errors
     /// When it cannot compute them, or they do not fit.
-    fn distributions(&self, prompts: &[Prompt]) -> Result<Vec<f32>, AgreementError>;
+    fn distributions(&self, prompts: &[ClaimedPrompt]) -> Result<Vec<f32>, AgreementError>;
 }
 
 impl Reference for Decoder {
@@ -22,8 +22,8 @@ impl Reference for Decoder {
         self.config().vocab_size
     }
 
-    fn distributions(&self, prompts: &[Prompt]) -> Result<Vec<f32>, AgreementError> {
-        let packed = Packed::of(&prompts.iter().map(Prompt::inputs).collect::<Vec<_>>())?;
+    fn distributions(&self, prompts: &[ClaimedPrompt]) -> Result<Vec<f32>, AgreementError> {
+        let packed = Packed::of(&prompts.iter().map(ClaimedPrompt::inputs).collect::<Vec<_>>())?;
         let rows: Vec<usize> = (0..packed.ids().len()).collect();
         Ok(self.logits(&packed, &rows)?)
     }
@@ -34,7 +34,7 @@ impl Reference for CpuBackend {
         self.config().vocab_size
     }
 
-    fn distributions(&self, prompts: &[Prompt]) -> Result<Vec<f32>, AgreementError> {
+    fn distributions(&self, prompts: &[ClaimedPrompt]) -> Result<Vec<f32>, AgreementError> {
         let (vocab, tokens) =
             (self.vocab(), prompts.iter().map(|prompt| prompt.inputs().len()).sum::<usize>());
         let mut all = vec![0.0; tokens * vocab];

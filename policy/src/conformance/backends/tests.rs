@@ -7,14 +7,14 @@ use crate::model::weights::{RawTensor, Weights};
 fn prompts_are_ragged_and_the_same_every_time() {
     let model = models().unwrap().remove(0);
     let found = prompts(&model.config, 400, 600, 1);
-    let of = |keep: &dyn Fn(&Prompt) -> bool| found.iter().filter(|prompt| keep(prompt)).count();
+    let of = |keep: &dyn Fn(&ClaimedPrompt) -> bool| found.iter().filter(|prompt| keep(prompt)).count();
     assert!(of(&|prompt| prompt.inputs().len() == 1) > 10);
     let page = CpuBackend::load(&model.config, &model.weights).unwrap().cache_granule();
     assert!(of(&|prompt| prompt.inputs().len() > page) > 50);
     assert!(of(&|prompt| prompt.inputs().len() > MAX_CALL_TOKENS) > 2);
     assert!((150..250).contains(&of(&|prompt| prompt.singles() == 0)));
     assert!(of(&|prompt| prompt.singles() == prompt.inputs().len()) > 10, "nothing but single tokens");
-    let sound = |prompt: &Prompt| {
+    let sound = |prompt: &ClaimedPrompt| {
         (1..=600).contains(&prompt.inputs().len())
             && prompt.singles() <= prompt.inputs().len()
             && prompt.claims().iter().chain(prompt.inputs()).all(|token| *token < 1201)
@@ -47,7 +47,7 @@ fn calls_are_full_and_every_token_is_fed_once() {
 }
 
 /// The same weights but for one number.
-fn with(weights: &Weights, model: &Model, name: &str, place: usize, value: f32) -> Weights {
+fn with(weights: &Weights, model: &NamedModel, name: &str, place: usize, value: f32) -> Weights {
     let raw = weights.iter().map(|tensor| {
         let mut values = tensor.to_f32();
         if tensor.name() == name {
@@ -71,7 +71,7 @@ fn one_wrong_number_is_noticed() {
     let [right, wrong] = compare(&reference, &backends, &prompts).unwrap().try_into().unwrap();
     let tokens: usize = prompts.iter().map(|prompt| prompt.inputs().len()).sum();
     assert_eq!((right.prompts, right.tokens), (30, tokens as u64));
-    let limits = Limits::of(Precision::F32);
+    let limits = AgreementLimits::of(Precision::F32);
     assert!(!right.exceeds(limits), "{right}");
     assert!(wrong.exceeds(limits) && wrong.max_kl() > 10.0 * right.max_kl(), "{wrong}");
     let mut both = right;

@@ -18,7 +18,7 @@ use crate::model::weights::Weights;
 use crate::sampling::logprob;
 use crate::training::decoder::{Activations, Decoder, Gradients, Scores};
 use crate::training::packed::{Packed, Target};
-use expected::{Case, Expected, Nll};
+use expected::{ExpectedModel, ModelCase, Nll};
 
 /// Largest |Δ| of a logit, log-prob or entropy.
 pub const VALUE_TOLERANCE: f64 = 2e-4;
@@ -61,7 +61,7 @@ pub fn check_backend<B: Backend>(
     each_model(dir, |model, name, report| {
         let config = ModelConfig::from_file(&model.join("config.json"))?;
         let engine = load(&config, &Weights::load_dir(model, &config)?)?;
-        for (index, case) in Expected::load(&model.join("expected.json"))?.cases.iter().enumerate() {
+        for (index, case) in ExpectedModel::load(&model.join("expected.json"))?.cases.iter().enumerate() {
             check_generation(&engine, &format!("{name}, case {index}"), case, tolerance, report);
         }
         Ok(())
@@ -101,7 +101,7 @@ fn each_model(
 fn check_model(dir: &Path, name: &str, device: &Device, report: &mut VectorReport) -> Result<(), Failure> {
     let config = ModelConfig::from_file(&dir.join("config.json"))?;
     let weights = Weights::load_dir(dir, &config)?;
-    let expected = Expected::load(&dir.join("expected.json"))?;
+    let expected = ExpectedModel::load(&dir.join("expected.json"))?;
     let decoder = Decoder::trainable(&config, &weights, device)?;
     let engine = CpuBackend::load(&config, &weights)?;
     for (index, case) in expected.cases.iter().enumerate() {
@@ -118,7 +118,7 @@ fn check_model(dir: &Path, name: &str, device: &Device, report: &mut VectorRepor
 fn check_generation<B: Backend>(
     engine: &B,
     case: &str,
-    expected: &Case,
+    expected: &ModelCase,
     tolerance: f64,
     report: &mut VectorReport,
 ) {
@@ -172,7 +172,7 @@ fn generation_outputs<B: Backend>(engine: &B, ids: &[u32]) -> Result<Outputs, Fa
     Ok(Outputs { last_logits, logprobs, entropies })
 }
 
-fn compare(report: &mut VectorReport, label: &str, case: &Case, found: &Outputs, tolerance: f64) {
+fn compare(report: &mut VectorReport, label: &str, case: &ModelCase, found: &Outputs, tolerance: f64) {
     for (what, expected, found) in [
         ("last_logits", &case.last_logits, &found.last_logits),
         ("token_logprobs", &case.token_logprobs, &found.logprobs),

@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use super::matmul::{Packing, packed_index};
-use super::shared_slice::Shared;
+use super::shared_slice::SharedSlice;
 use super::simd::{Abreast, LANES, Lanes, Line, Task, flat, flat_mut};
-use crate::generation::cpu::kv_cache::{PAGE_LINES, PAGE_TOKENS, PageShape};
+use crate::generation::cpu::kv_cache::{CpuPageShape, PAGE_LINES, PAGE_TOKENS};
 use crate::math;
 
 /// Tokens of a task, at most.
@@ -21,7 +21,7 @@ const VECTORS: usize = 2;
 
 /// A token's place: which sequence it continues, and how many tokens of it, itself included, it sees.
 #[derive(Clone, Copy)]
-pub(super) struct Sight {
+pub(super) struct VisibleTokens {
     pub(super) sequence: usize,
     pub(super) visible: usize,
 }
@@ -29,10 +29,10 @@ pub(super) struct Sight {
 /// What all tasks of a pass share.
 pub(super) struct Sights<'a> {
     /// What each token of the pass sees.
-    pub(super) tokens: Vec<Sight>,
+    pub(super) tokens: Vec<VisibleTokens>,
     /// For each sequence its pages.
-    pub(super) pages: Vec<Vec<Shared<'a, Line>>>,
-    pub(super) shape: PageShape,
+    pub(super) pages: Vec<Vec<SharedSlice<'a, Line>>>,
+    pub(super) shape: CpuPageShape,
     pub(super) head_dim: usize,
     /// Query heads that share a key-value head.
     pub(super) group: usize,
@@ -40,7 +40,7 @@ pub(super) struct Sights<'a> {
 
 /// Buffers of one thread, which grow to what the longest sequence needs.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct AttentionScratch {
     queries: Vec<f32>,
     scores: Vec<Line>,
     outputs: Vec<Line>,
@@ -54,11 +54,11 @@ pub(super) struct Attend<'a> {
     /// At most [`Sights::span`] of the pass's tokens.
     pub(super) span: Range<usize>,
     /// Rows of `query_stride` numbers, one a token, which begin with its query heads.
-    pub(super) queries: Shared<'a>,
+    pub(super) queries: SharedSlice<'a>,
     pub(super) query_stride: usize,
     /// Rows of all heads' outputs, one a token, packed in f32.
-    pub(super) outputs: Shared<'a, Line>,
-    pub(super) scratch: &'a mut Scratch,
+    pub(super) outputs: SharedSlice<'a, Line>,
+    pub(super) scratch: &'a mut AttentionScratch,
 }
 
 impl Sights<'_> {
@@ -80,7 +80,7 @@ impl Task for Attend<'_> {
         let longest = tokens.iter().map(|token| token.visible).max().unwrap_or_default();
         let score_lines = longest.div_ceil(PAGE_TOKENS) * PAGE_LINES;
         let out_lines = shape.head_lines();
-        let Scratch { queries, scores, outputs } = self.scratch;
+        let AttentionScratch { queries, scores, outputs } = self.scratch;
         let queries = sized(queries, rows * dim);
         let scores = sized(scores, rows * score_lines);
         let outputs = sized(outputs, rows * out_lines);
@@ -151,7 +151,7 @@ impl Task for Attend<'_> {
 /// # Safety
 /// Nobody else touches these neighbours in this phase.
 #[inline(always)]
-unsafe fn pack_part(packed: Shared<'_, Line>, row: usize, column: usize, values: &[f32]) {
+unsafe fn pack_part(packed: SharedSlice<'_, Line>, row: usize, column: usize, values: &[f32]) {
     let step = Packing::F32.step();
     if column.is_multiple_of(step) && values.len().is_multiple_of(step) {
         let (start, lines) = ((row + column) / LANES, values.len() / LANES);
@@ -176,14 +176,14 @@ fn sized<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
 /// Every page that a token sees, and the neighbours among `tokens` that see it too.
 fn pages<'a>(
     sights: &'a Sights<'a>,
-    tokens: &'a [Sight],
-) -> impl Iterator<Item = (usize, Shared<'a, Line>, Range<usize>)> {
+    tokens: &'a [VisibleTokens],
+) -> impl Iterator<Item = (usize, SharedSlice<'a, Line>, Range<usize>)> {
     let last = tokens.iter().map(|token| token.visible.div_ceil(PAGE_TOKENS)).max().unwrap_or_default();
     (0..last).flat_map(move |page| {
-        let seen = move |token: &Sight| {
+        let seen = move |token: &VisibleTokens| {
             (token.visible > page * PAGE_TOKENS).then(|| sights.pages[token.sequence][page])
         };
-        let address = move |token: &Sight| seen(token).map(Shared::address);
+        let address = move |token: &VisibleTokens| seen(token).map(SharedSlice::address);
         let mut at = 0;
         tokens.chunk_by(move |a, b| address(a) == address(b)).filter_map(move |run| {
             let start = at;

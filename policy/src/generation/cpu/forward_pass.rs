@@ -1,11 +1,11 @@
 //! What the threads of a crew share while they compute one forward pass, and what each has for itself.
 
-use super::attention::{Scratch, Sights};
+use super::attention::{AttentionScratch, Sights};
 use super::matmul::{Multiplier, Packing, transpose_group, transposed_lines, unpack};
-use super::shared_slice::Shared;
+use super::shared_slice::SharedSlice;
 use super::simd::amx::{Amx, TILE};
 use super::simd::{LANES, Line, Processor};
-use super::thread_team::Worker;
+use super::thread_team::TeamMember;
 use crate::generation::cpu::kv_cache::PAGE_TOKENS;
 use crate::math;
 use crate::model::config::ModelConfig;
@@ -14,30 +14,30 @@ use crate::model::config::ModelConfig;
 #[derive(Clone, Copy)]
 pub(super) struct Buffers<'a> {
     /// The residual stream, `[tokens, hidden]`.
-    pub(super) x: Shared<'a>,
+    pub(super) x: SharedSlice<'a>,
     /// Normalised rows of `x`, `[tokens, packed hidden]`.
-    pub(super) normed: Shared<'a, Line>,
+    pub(super) normed: SharedSlice<'a, Line>,
     /// Queries, keys and values, `[tokens, q_dim + 2 · kv_dim]`.
-    pub(super) qkv: Shared<'a>,
+    pub(super) qkv: SharedSlice<'a>,
     /// `[tokens, q_dim]`, packed in f32 whatever the packing is: a block may have heads of several threads.
-    pub(super) attended: Shared<'a, Line>,
+    pub(super) attended: SharedSlice<'a, Line>,
     /// `[tokens, packed q_dim]`; empty where `attended` is that already.
-    pub(super) rounded: Shared<'a, Line>,
+    pub(super) rounded: SharedSlice<'a, Line>,
     /// Gates, then ups, `[tokens, 2 · intermediate]`.
-    pub(super) gate_up: Shared<'a>,
+    pub(super) gate_up: SharedSlice<'a>,
     /// silu(gate) · up, `[tokens, packed intermediate]`.
-    pub(super) inner: Shared<'a, Line>,
+    pub(super) inner: SharedSlice<'a, Line>,
     /// What products read on a matrix unit, one after the other; empty without one.
-    pub(super) transposed: Shared<'a, Line>,
+    pub(super) transposed: SharedSlice<'a, Line>,
     /// Of each token's position, `[tokens, head_dim / 2]`.
-    pub(super) cos: Shared<'a>,
+    pub(super) cos: SharedSlice<'a>,
     /// Sines, laid out as `cos` is.
-    pub(super) sin: Shared<'a>,
+    pub(super) sin: SharedSlice<'a>,
 }
 
 /// All that the threads of one pass share.
 #[derive(Clone, Copy)]
-pub(super) struct Pass<'a> {
+pub(super) struct CpuPass<'a> {
     pub(super) config: &'a ModelConfig,
     /// How activations are packed for products.
     pub(super) packing: Packing,
@@ -52,24 +52,24 @@ pub(super) struct Pass<'a> {
 pub(super) struct Tools {
     pub(super) processor: Processor,
     pub(super) multiplier: Multiplier,
-    pub(super) attention: Scratch,
+    pub(super) attention: AttentionScratch,
     row: Vec<f32>,
 }
 
 /// Memory that passes use one after the other; it grows to what the largest one needed.
 #[derive(Default)]
-pub(super) struct Workspace {
+pub(super) struct PassWorkspace {
     lines: Vec<Line>,
 }
 
 impl Tools {
     pub(super) fn new(processor: Processor) -> Self {
         let multiplier = Multiplier::new(processor);
-        Self { processor, multiplier, attention: Scratch::default(), row: Vec::new() }
+        Self { processor, multiplier, attention: AttentionScratch::default(), row: Vec::new() }
     }
 }
 
-impl Workspace {
+impl PassWorkspace {
     /// The buffers of a pass over `tokens` tokens, and `rows` rows of logits.
     pub(super) fn buffers(
         &mut self,
@@ -77,7 +77,7 @@ impl Workspace {
         packing: Packing,
         tokens: usize,
         rows: usize,
-    ) -> (Buffers<'_>, Shared<'_>) {
+    ) -> (Buffers<'_>, SharedSlice<'_>) {
         let lines = |numbers: usize| (tokens * numbers).div_ceil(LANES);
         let packed = |inputs: usize| tokens * packing.lines(inputs);
         let (hidden, inner, half) = (config.hidden_size, config.intermediate_size, config.head_dim / 2);
@@ -100,7 +100,7 @@ impl Workspace {
         if self.lines.len() < total {
             self.lines.resize(total, Line::default());
         }
-        let mut rest = Shared::new(&mut self.lines[..total]);
+        let mut rest = SharedSlice::new(&mut self.lines[..total]);
         let [x, normed, qkv_rows, attended, rounded, gate_up, inner_rows, transposed, cos, sin, logits] =
             sizes.map(|size| {
                 let (part, behind) = rest.split_at(size);
@@ -129,7 +129,7 @@ impl Workspace {
 impl Buffers<'_> {
     /// Those that are used behind attention, cut to the first `count` of `tokens` tokens.
     fn first(self, count: usize, tokens: usize) -> Self {
-        fn cut<T>(part: Shared<'_, T>, count: usize, tokens: usize) -> Shared<'_, T> {
+        fn cut<T>(part: SharedSlice<'_, T>, count: usize, tokens: usize) -> SharedSlice<'_, T> {
             part.split_at(part.len() / tokens * count).0
         }
         Self {
@@ -145,14 +145,14 @@ impl Buffers<'_> {
 }
 
 /// The first `count` numbers of a part.
-fn numbers(part: Shared<'_, Line>, count: usize) -> Shared<'_> {
+fn numbers(part: SharedSlice<'_, Line>, count: usize) -> SharedSlice<'_> {
     part.numbers().split_at(count).0
 }
 
-impl<'a> Pass<'a> {
+impl<'a> CpuPass<'a> {
     /// Goes on with some of its tokens alone, `rows` rising: a phase, in which what the residual stream and the attention have of them moves
     /// to the front. Of use behind the attention of the last layer alone: queries, angles and sights are still those of all tokens.
-    pub(super) fn keep(self, worker: &Worker<'_>, rows: &[usize]) -> Self {
+    pub(super) fn keep(self, worker: &TeamMember<'_>, rows: &[usize]) -> Self {
         let Buffers { x, attended, .. } = self.buffers;
         let (hidden, lines) = (x.len() / self.tokens, attended.len() / self.tokens);
         // One after the other, by one thread, as a row may go where one is that has yet to move.
@@ -182,7 +182,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The page of a token, number by number, and its place there.
-    pub(super) fn slot(&self, token: usize) -> (Shared<'_>, usize) {
+    pub(super) fn slot(&self, token: usize) -> (SharedSlice<'_>, usize) {
         let sight = self.sights.tokens[token];
         let position = sight.visible - 1;
         (self.sights.pages[sight.sequence][position / PAGE_TOKENS].numbers(), position % PAGE_TOKENS)
@@ -191,7 +191,7 @@ impl<'a> Pass<'a> {
     /// Normalises and packs the rows `from(0)`, `from(1)`, … of the residual stream as the first `rows` of the products' input: a phase.
     pub(super) fn normalise(
         &self,
-        worker: &Worker<'_>,
+        worker: &TeamMember<'_>,
         tools: &mut Tools,
         weight: &[f32],
         rows: usize,
@@ -219,7 +219,7 @@ impl<'a> Pass<'a> {
     }
 
     /// What attention came to, packed for products: a phase, unless it is so already.
-    pub(super) fn rounded(&self, worker: &Worker<'_>, tools: &mut Tools) -> Shared<'_, Line> {
+    pub(super) fn rounded(&self, worker: &TeamMember<'_>, tools: &mut Tools) -> SharedSlice<'_, Line> {
         let Buffers { attended, rounded, .. } = self.buffers;
         if self.packing == Packing::F32 {
             return attended;
@@ -246,11 +246,11 @@ impl<'a> Pass<'a> {
     /// Packed rows of `inputs` numbers as the matrix unit wants them: a phase.
     pub(super) fn transposed(
         &self,
-        worker: &Worker<'_>,
+        worker: &TeamMember<'_>,
         amx: Amx,
-        rows: Shared<'_, Line>,
+        rows: SharedSlice<'_, Line>,
         inputs: usize,
-    ) -> Shared<'_, Line> {
+    ) -> SharedSlice<'_, Line> {
         let length = self.packing.lines(inputs);
         let tokens = rows.len() / length;
         let lines = transposed_lines(TILE, inputs);
@@ -271,10 +271,10 @@ impl<'a> Pass<'a> {
     /// The packed row of a token.
     ///
     /// # Safety
-    /// As for [`Shared::write`], for this row.
+    /// As for [`SharedSlice::write`], for this row.
     pub(super) unsafe fn packed<'b>(
         &self,
-        rows: Shared<'b, Line>,
+        rows: SharedSlice<'b, Line>,
         token: usize,
         inputs: usize,
     ) -> &'b mut [Line] {

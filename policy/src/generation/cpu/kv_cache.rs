@@ -17,14 +17,14 @@ pub(crate) const PAGE_LINES: usize = PAGE_TOKENS / LANES;
 /// scores of a query grow along its dimensions, all tokens side by side; one of values is `[token][head_dim]`, so that its attention grows
 /// along the tokens. Dimensions are padded to whole lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageShape {
+pub(crate) struct CpuPageShape {
     layers: usize,
     kv_heads: usize,
     /// Lines of one token's values.
     head_lines: usize,
 }
 
-impl PageShape {
+impl CpuPageShape {
     pub(crate) fn of(config: &ModelConfig) -> Self {
         let (layers, kv_heads) = (config.num_hidden_layers, config.num_key_value_heads);
         Self { layers, kv_heads, head_lines: config.head_dim.div_ceil(LANES) }
@@ -64,13 +64,13 @@ impl PageShape {
 /// The key-value cache of one sequence on the CPU, in f32. Clones share its pages.
 #[derive(Debug, Clone)]
 pub struct KvCache {
-    shape: PageShape,
+    shape: CpuPageShape,
     tokens: usize,
     pages: Vec<Arc<[Line]>>,
 }
 
 impl KvCache {
-    pub(crate) fn new(shape: PageShape) -> Self {
+    pub(crate) fn new(shape: CpuPageShape) -> Self {
         Self { shape, tokens: 0, pages: Vec::new() }
     }
 
@@ -84,7 +84,7 @@ impl KvCache {
         self.tokens == 0
     }
 
-    pub(crate) fn shape(&self) -> PageShape {
+    pub(crate) fn shape(&self) -> CpuPageShape {
         self.shape
     }
 

@@ -1,11 +1,11 @@
 //! One layer of the generation forward on packed rows `[tokens, hidden]`, in phases.
 
 use super::attention::{Attend, SPAN};
-use super::forward_pass::{Buffers, Pass, Tools};
-use super::linear::Linear;
-use super::matmul::Update;
+use super::forward_pass::{Buffers, CpuPass, Tools};
+use super::linear::CpuLinear;
+use super::matmul::OutputUpdate;
 use super::simd::LANES;
-use super::thread_team::Worker;
+use super::thread_team::TeamMember;
 use crate::generation::cpu::kv_cache::PAGE_TOKENS;
 use crate::math;
 use crate::model::config::ModelConfig;
@@ -13,20 +13,20 @@ use crate::model::precision::Precision;
 use crate::model::weights::named::vector;
 use crate::model::weights::{Weights, WeightsError};
 
-/// Phases of [`Layer::forward`], at most.
+/// Phases of [`CpuLayer::forward`], at most.
 pub(super) const PHASES: usize = 16;
 
-pub(super) struct Layer {
+pub(super) struct CpuLayer {
     input_norm: Vec<f32>,
-    qkv: Linear,
+    qkv: CpuLinear,
     qk_norm: Option<(Vec<f32>, Vec<f32>)>,
-    o: Linear,
+    o: CpuLinear,
     post_norm: Vec<f32>,
-    gate_up: Linear,
-    down: Linear,
+    gate_up: CpuLinear,
+    down: CpuLinear,
 }
 
-impl Layer {
+impl CpuLayer {
     pub(super) fn load(
         config: &ModelConfig,
         index: usize,
@@ -37,7 +37,7 @@ impl Layer {
         let norm = |part: &str| vector(weights, &format!("{}.weight", name(part)));
         let linear = |parts: &[&str], biased: bool| {
             let names: Vec<_> = parts.iter().map(|part| name(part)).collect();
-            Linear::load(weights, &names, biased, precision)
+            CpuLinear::load(weights, &names, biased, precision)
         };
         let qk_norm = if config.has_qk_norm() {
             Some((norm("self_attn.q_norm")?, norm("self_attn.k_norm")?))
@@ -61,14 +61,14 @@ impl Layer {
     pub(super) fn forward(
         &self,
         index: usize,
-        pass: &Pass<'_>,
+        pass: &CpuPass<'_>,
         wanted: &[usize],
-        worker: &Worker<'_>,
+        worker: &TeamMember<'_>,
         tools: &mut Tools,
     ) {
         let Buffers { normed, qkv, .. } = pass.buffers;
         pass.normalise(worker, tools, &self.input_norm, pass.tokens, |token| token);
-        self.qkv.multiply(pass, worker, &mut tools.multiplier, normed, qkv, Update::Set);
+        self.qkv.multiply(pass, worker, &mut tools.multiplier, normed, qkv, OutputUpdate::Set);
         self.place_heads(index, pass, worker);
         let is_last = index + 1 == pass.config.num_hidden_layers;
         if !is_last || !wanted.is_empty() {
@@ -84,21 +84,21 @@ impl Layer {
     }
 
     /// Adds what attention came to, and then the network behind it.
-    fn behind_attention(&self, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools) {
+    fn behind_attention(&self, pass: &CpuPass<'_>, worker: &TeamMember<'_>, tools: &mut Tools) {
         let Buffers { x, normed, gate_up, inner, .. } = pass.buffers;
         let attended = pass.rounded(worker, tools);
-        self.o.multiply(pass, worker, &mut tools.multiplier, attended, x, Update::Add);
+        self.o.multiply(pass, worker, &mut tools.multiplier, attended, x, OutputUpdate::Add);
         pass.normalise(worker, tools, &self.post_norm, pass.tokens, |token| token);
-        self.gate_up.multiply(pass, worker, &mut tools.multiplier, normed, gate_up, Update::Set);
+        self.gate_up.multiply(pass, worker, &mut tools.multiplier, normed, gate_up, OutputUpdate::Set);
         swiglu(pass, worker);
-        self.down.multiply(pass, worker, &mut tools.multiplier, inner, x, Update::Add);
+        self.down.multiply(pass, worker, &mut tools.multiplier, inner, x, OutputUpdate::Add);
     }
 
     /// Normalises query and key heads where the family does, rotates them to their positions, and puts keys and values into the caches.
     ///
     /// A task is a key-value head with the query heads that share it, of a span of tokens: a line of a page has keys of neighbours, and two
     /// threads that wrote to it would take it from each other again and again.
-    fn place_heads(&self, index: usize, pass: &Pass<'_>, worker: &Worker<'_>) {
+    fn place_heads(&self, index: usize, pass: &CpuPass<'_>, worker: &TeamMember<'_>) {
         let config = pass.config;
         let (dim, half, eps) = (config.head_dim, config.head_dim / 2, config.rms_norm_eps as f32);
         let (queries, kv_heads) = (config.num_attention_heads, config.num_key_value_heads);
@@ -151,7 +151,7 @@ fn turn(head: &mut [f32], norm: Option<&[f32]>, eps: f32, cos: &[f32], sin: &[f3
     math::rotate(head, cos, sin, 1.0);
 }
 
-fn attend(layer: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools) {
+fn attend(layer: usize, pass: &CpuPass<'_>, worker: &TeamMember<'_>, tools: &mut Tools) {
     let config = pass.config;
     let kv_heads = config.num_key_value_heads;
     let length = pass.sights.span();
@@ -174,7 +174,7 @@ fn attend(layer: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools)
 }
 
 /// silu(gate) · up of every token.
-fn swiglu(pass: &Pass<'_>, worker: &Worker<'_>) {
+fn swiglu(pass: &CpuPass<'_>, worker: &TeamMember<'_>) {
     let inner = pass.config.intermediate_size;
     worker.each(pass.tokens, |token| {
         // SAFETY: these rows of this token are this thread's alone.

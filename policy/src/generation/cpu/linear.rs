@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use super::forward_pass::Pass;
-use super::matmul::{Activations, Multiplier, Output, Update};
-use super::matrix::Matrix;
-use super::shared_slice::Shared;
+use super::forward_pass::CpuPass;
+use super::matmul::{Multiplier, OutputMatrix, OutputUpdate, PackedActivations};
+use super::matrix::CpuMatrix;
+use super::shared_slice::SharedSlice;
 use super::simd::Line;
-use super::thread_team::Worker;
+use super::thread_team::TeamMember;
 use crate::model::precision::Precision;
 use crate::model::weights::named::{tensor, vector};
 use crate::model::weights::{WeightTensor, Weights, WeightsError};
@@ -21,14 +21,14 @@ const CHUNKS: usize = 8;
 const CHUNKS_OF_TILES: usize = 4;
 
 /// One or more weights `[out, input]` in the numbers of a precision, and their biases.
-pub(super) struct Linear {
-    parts: Vec<Matrix>,
+pub(super) struct CpuLinear {
+    parts: Vec<CpuMatrix>,
     precision: Precision,
     bias: Option<Vec<f32>>,
     outputs: usize,
 }
 
-impl Linear {
+impl CpuLinear {
     /// The weights `{name}.weight` side by side, with `{name}.bias` where `biased`.
     pub(super) fn load(
         weights: &Weights,
@@ -36,9 +36,10 @@ impl Linear {
         biased: bool,
         precision: Precision,
     ) -> Result<Self, WeightsError> {
-        let part = |name: &String| Ok(Matrix::load(tensor(weights, &format!("{name}.weight"))?, precision));
+        let part =
+            |name: &String| Ok(CpuMatrix::load(tensor(weights, &format!("{name}.weight"))?, precision));
         let parts = names.iter().map(part).collect::<Result<Vec<_>, WeightsError>>()?;
-        let outputs = parts.iter().map(Matrix::outputs).sum();
+        let outputs = parts.iter().map(CpuMatrix::outputs).sum();
         let biases = names.iter().map(|name| vector(weights, &format!("{name}.bias")));
         let bias = biased.then(|| biases.collect::<Result<Vec<_>, _>>()).transpose()?;
         Ok(Self { parts, precision, bias: bias.map(|bias| bias.concat()), outputs })
@@ -46,18 +47,18 @@ impl Linear {
 
     /// Gives back the memory of what a file holds as well.
     pub(super) fn release(&self) {
-        self.parts.iter().for_each(Matrix::release);
+        self.parts.iter().for_each(CpuMatrix::release);
     }
 
     /// Adds to, or sets, `y` `[tokens, outputs]` by the products of `x` `[tokens, packed input]`: a phase, or two where x is transposed before.
     pub(super) fn multiply(
         &self,
-        pass: &Pass<'_>,
-        worker: &Worker<'_>,
+        pass: &CpuPass<'_>,
+        worker: &TeamMember<'_>,
         multiplier: &mut Multiplier,
-        x: Shared<'_, Line>,
-        y: Shared<'_>,
-        update: Update,
+        x: SharedSlice<'_, Line>,
+        y: SharedSlice<'_>,
+        update: OutputUpdate,
     ) {
         let inputs = self.parts[0].inputs();
         let tokens = y.len() / self.outputs;
@@ -71,28 +72,28 @@ impl Linear {
             // SAFETY: x was written in a phase before, and the columns of this chunk are this thread's alone.
             let (x, cells) = unsafe { (x.read(0..x.len()), y.cells()) };
             let x = match amx {
-                Some(amx) => Activations::transposed(x, tokens, inputs, amx),
-                None => Activations::new(x, inputs, packing),
+                Some(amx) => PackedActivations::transposed(x, tokens, inputs, amx),
+                None => PackedActivations::new(x, inputs, packing),
             };
             let mut update = update;
             if let Some(bias) = &self.bias {
                 for row in cells.chunks_exact(self.outputs) {
                     for (cell, bias) in row[chunk.clone()].iter().zip(&bias[chunk.clone()]) {
                         let before = match update {
-                            Update::Set => 0.0,
-                            Update::Add => f32::from_bits(cell.load(Ordering::Relaxed)),
+                            OutputUpdate::Set => 0.0,
+                            OutputUpdate::Add => f32::from_bits(cell.load(Ordering::Relaxed)),
                         };
                         cell.store((before + bias).to_bits(), Ordering::Relaxed);
                     }
                 }
-                update = Update::Add;
+                update = OutputUpdate::Add;
             }
             let mut start = 0;
             for part in &self.parts {
                 let end = start + part.outputs();
                 let rows = chunk.start.max(start)..chunk.end.min(end);
                 if rows.start < rows.end {
-                    let y = Output::shared(cells, self.outputs).skip(rows.start);
+                    let y = OutputMatrix::shared(cells, self.outputs).skip(rows.start);
                     multiplier.product(part.rows(), rows.start - start..rows.end - start, x, y, update);
                 }
                 start = end;

@@ -25,8 +25,8 @@ mod tests;
 
 use std::ops::Range;
 
-pub(crate) use activations::{Activations, Packing, packed_index, transposed_lines, unpack};
-pub(crate) use output::{Output, Update};
+pub(crate) use activations::{PackedActivations, Packing, packed_index, transposed_lines, unpack};
+pub(crate) use output::{OutputMatrix, OutputUpdate};
 pub(crate) use quantised::{int4, int8};
 pub(crate) use tiles::transpose_group;
 pub(crate) use weight::{Format, WeightRows};
@@ -37,7 +37,7 @@ use crate::model::weights::DType;
 use pairs::Pairs;
 use published::{Bf16, F16, F32};
 use quantised::{Int4, Int8};
-use weight::Element;
+use weight::WeightElement;
 
 /// Inputs in a block of published weights: two vectors' worth, the even ones and the odd ones.
 const BLOCK: usize = 32;
@@ -81,9 +81,9 @@ impl Multiplier {
         &mut self,
         weight: WeightRows<'_>,
         rows: Range<usize>,
-        x: Activations<'_>,
-        y: Output<'_>,
-        update: Update,
+        x: PackedActivations<'_>,
+        y: OutputMatrix<'_>,
+        update: OutputUpdate,
     ) {
         assert_eq!(weight.inputs(), x.inputs(), "rows of the weight and of x are equally long");
         let weight = weight.rows(rows);
@@ -108,22 +108,28 @@ impl Multiplier {
         run(self, weight, x, y, update);
     }
 
-    fn run<E: Element>(&mut self, weight: WeightRows<'_>, x: Activations<'_>, y: Output<'_>, update: Update) {
+    fn run<E: WeightElement>(
+        &mut self,
+        weight: WeightRows<'_>,
+        x: PackedActivations<'_>,
+        y: OutputMatrix<'_>,
+        update: OutputUpdate,
+    ) {
         let scratch = &mut self.scratch;
         self.processor.run(Product::<E> { weight: weight.typed(), x, y, update, scratch });
     }
 }
 
 /// One call of [`Multiplier::product`].
-struct Product<'a, E: Element> {
+struct Product<'a, E: WeightElement> {
     weight: weight::Typed<'a, E>,
-    x: Activations<'a>,
-    y: Output<'a>,
-    update: Update,
+    x: PackedActivations<'a>,
+    y: OutputMatrix<'a>,
+    update: OutputUpdate,
     scratch: &'a mut Scratch,
 }
 
-impl<E: Element> Task for Product<'_, E> {
+impl<E: WeightElement> Task for Product<'_, E> {
     type Output = ();
 
     #[inline(always)]

@@ -6,7 +6,7 @@ use crate::model::precision::Precision;
 use crate::model::weights::{DType, WeightTensor};
 
 /// A weight `[outputs, inputs]`.
-pub(super) enum Matrix {
+pub(super) enum CpuMatrix {
     /// As it was published, or rounded to bf16 if it was not.
     Published(WeightTensor),
     /// In few bits, with scales.
@@ -19,7 +19,7 @@ pub(super) enum Matrix {
     },
 }
 
-impl Matrix {
+impl CpuMatrix {
     /// The weight that `precision` makes of a published one. What has its numbers already shares its bytes.
     pub(super) fn load(tensor: &WeightTensor, precision: Precision) -> Self {
         let (bytes, format) = match precision {

@@ -2,35 +2,35 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::forward_pass::{Tools, Workspace};
+use super::forward_pass::{PassWorkspace, Tools};
 use super::simd::Processor;
-use super::thread_team::{Crew, Worker};
-use crate::sync::ticket_lock::Turns;
+use super::thread_team::{TeamMember, ThreadTeam};
+use crate::sync::ticket_lock::TicketLock;
 
 /// Operations of a pass below which it is not worth waking other threads: some fifty microseconds of one.
 const SMALL: usize = 2_000_000;
 
 /// Shared by all models of the process: two passes at a time would only take the cores from each other.
-static ROOM: Mutex<Option<Room>> = Mutex::new(None);
+static ROOM: Mutex<Option<ComputePool>> = Mutex::new(None);
 /// Who enters it next.
-static TURNS: Turns = Turns::new();
+static TURNS: TicketLock = TicketLock::new();
 
 /// A crew, its memory, and the tools of each of its threads.
-pub(super) struct Room {
+pub(super) struct ComputePool {
     /// As many as were asked for; the system may have started fewer.
     threads: usize,
     /// The name of the instructions that its tools compute with.
     instructions: &'static str,
-    crew: Crew,
-    pub(super) workspace: Workspace,
+    crew: ThreadTeam,
+    pub(super) workspace: PassWorkspace,
     tools: Vec<Mutex<Tools>>,
 }
 
-impl Room {
+impl ComputePool {
     fn new(threads: usize, processor: Processor) -> Self {
-        let crew = Crew::new(threads);
+        let crew = ThreadTeam::new(threads);
         let tools = (0..crew.size()).map(|_| Mutex::new(Tools::new(processor))).collect();
-        Self { threads, instructions: processor.name(), crew, workspace: Workspace::default(), tools }
+        Self { threads, instructions: processor.name(), crew, workspace: PassWorkspace::default(), tools }
     }
 
     /// Calls `enter` with the room for a pass of so many operations: that of the process, with as many threads as rayon's pool, or for a
@@ -50,20 +50,20 @@ impl Room {
     }
 
     /// The crew's workspace and what runs a job of at most `phases` phases on its threads, each with its tools.
-    pub(super) fn split(&mut self) -> (&mut Workspace, Runner<'_>) {
+    pub(super) fn split(&mut self) -> (&mut PassWorkspace, Runner<'_>) {
         (&mut self.workspace, Runner { crew: &mut self.crew, tools: &self.tools })
     }
 }
 
 /// A crew with the tools of its threads.
 pub(super) struct Runner<'a> {
-    crew: &'a mut Crew,
+    crew: &'a mut ThreadTeam,
     tools: &'a [Mutex<Tools>],
 }
 
 impl Runner<'_> {
     /// Runs `job`, of at most `phases` phases, on every thread that comes, each with its tools.
-    pub(super) fn run(self, phases: usize, job: impl Fn(&Worker<'_>, &mut Tools) + Sync) {
+    pub(super) fn run(self, phases: usize, job: impl Fn(&TeamMember<'_>, &mut Tools) + Sync) {
         let tools = self.tools;
         self.crew.run(phases, &|worker| {
             let mut tools = tools[worker.index()].lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,26 +11,26 @@ use super::simd::{LANES, Line};
 /// What makes it sound is the same everywhere: within a phase, an element is written by the one thread that took it and touched by no
 /// other, or written by nobody. A phase begins when all of the one before is done, and sees what was written there. References are made
 /// within a chunk of a phase and not kept beyond it: a thread that comes late is between two phases while others are in one far ahead.
-pub(super) struct Shared<'a, T = f32> {
+pub(super) struct SharedSlice<'a, T = f32> {
     data: *mut T,
     len: usize,
     lifetime: PhantomData<&'a mut [T]>,
 }
 
-impl<T> Clone for Shared<'_, T> {
+impl<T> Clone for SharedSlice<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Shared<'_, T> {}
+impl<T> Copy for SharedSlice<'_, T> {}
 
 // SAFETY: it is a slice of plain numbers, and access is unsafe under the rule above.
-unsafe impl<T: Send> Send for Shared<'_, T> {}
+unsafe impl<T: Send> Send for SharedSlice<'_, T> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Shared<'_, T> {}
+unsafe impl<T: Send + Sync> Sync for SharedSlice<'_, T> {}
 
-impl<'a, T> Shared<'a, T> {
+impl<'a, T> SharedSlice<'a, T> {
     pub(super) fn new(data: &'a mut [T]) -> Self {
         Self { data: data.as_mut_ptr(), len: data.len(), lifetime: PhantomData }
     }
@@ -83,18 +83,18 @@ impl<'a, T> Shared<'a, T> {
     }
 }
 
-impl<'a> Shared<'a, Line> {
+impl<'a> SharedSlice<'a, Line> {
     /// The same memory, number by number.
-    pub(super) fn numbers(self) -> Shared<'a> {
-        Shared { data: self.data.cast(), len: self.len * LANES, lifetime: PhantomData }
+    pub(super) fn numbers(self) -> SharedSlice<'a> {
+        SharedSlice { data: self.data.cast(), len: self.len * LANES, lifetime: PhantomData }
     }
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SharedSlice<'a> {
     /// Writes the number at index `at`.
     ///
     /// # Safety
-    /// As [`Shared::write`], for this number.
+    /// As [`SharedSlice::write`], for this number.
     #[inline(always)]
     pub(super) unsafe fn set(self, at: usize, value: f32) {
         assert!(at < self.len, "{at} of {}", self.len);
@@ -105,7 +105,7 @@ impl<'a> Shared<'a> {
     /// Writes numbers, `stride` apart, from `at` on.
     ///
     /// # Safety
-    /// As [`Shared::write`], for these numbers.
+    /// As [`SharedSlice::write`], for these numbers.
     #[inline(always)]
     pub(super) unsafe fn spread(self, at: usize, stride: usize, values: &[f32]) {
         let Some(last) = values.len().checked_sub(1) else { return };
@@ -119,7 +119,7 @@ impl<'a> Shared<'a> {
     /// The same memory for products, which threads share column by column.
     ///
     /// # Safety
-    /// As [`Shared::write`], for the numbers that the caller takes from it.
+    /// As [`SharedSlice::write`], for the numbers that the caller takes from it.
     pub(super) unsafe fn cells(self) -> &'a [AtomicU32] {
         // SAFETY: both types are four bytes of any value with the same alignment; overlaps are excluded as for all access.
         unsafe { std::slice::from_raw_parts(self.data.cast(), self.len) }

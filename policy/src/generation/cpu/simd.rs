@@ -5,7 +5,7 @@
 //! the same bits on all of them.
 //!
 //! A value of an implementing type is the proof that the processor has the instructions: [`Processor::available`] alone
-//! makes them, after having asked the processor. All `unsafe` of the kernels lies here and below; what threads share has its own ([`super::shared_slice`], [`super::matmul::Output`]).
+//! makes them, after having asked the processor. All `unsafe` of the kernels lies here and below; what threads share has its own ([`super::shared_slice`], [`super::matmul::OutputMatrix`]).
 
 mod abreast;
 pub(crate) mod amx;

@@ -144,7 +144,7 @@ fn logits_are_those_of_the_training_forward() {
         let backend = CpuBackend::load(&config, &weights).unwrap();
         let params = SamplingParams::unbiased(1);
         let claims: Vec<_> =
-            tokens[1..].iter().map(|token| Claim { params: &params, token: *token }).collect();
+            tokens[1..].iter().map(|token| TokenClaim { params: &params, token: *token }).collect();
         let mut cache = backend.new_cache();
         let placed =
             backend.place(&mut [Feed { tokens: &tokens[..59], cache: &mut cache }], &claims).unwrap();
@@ -237,9 +237,9 @@ fn weights_are_shared_where_nothing_is_made_of_them() {
     for precision in Precision::ALL {
         let backend = CpuBackend::load_as(&config, &weights, precision).unwrap();
         assert_eq!(backend.embedding.bytes().as_ptr(), table.bytes().as_ptr());
-        let matrix = Matrix::load(down, precision);
+        let matrix = CpuMatrix::load(down, precision);
         let shares = matrix.rows().len() == 96
-            && matches!(&matrix, Matrix::Published(t) if t.bytes().as_ptr() == down.bytes().as_ptr());
+            && matches!(&matrix, CpuMatrix::Published(t) if t.bytes().as_ptr() == down.bytes().as_ptr());
         assert_eq!(shares, matches!(precision, Precision::F32 | Precision::Bf16));
     }
 }
@@ -250,10 +250,10 @@ fn what_is_copied_is_counted_before_it_is_made() {
         for precision in Precision::ALL {
             let made = |name: &str, precision| {
                 let tensor = weights.get(name).unwrap();
-                match Matrix::load(tensor, precision) {
-                    Matrix::Published(same) if same.bytes().as_ptr() == tensor.bytes().as_ptr() => 0,
-                    Matrix::Published(rounded) => rounded.bytes().len(),
-                    Matrix::Quantised { bytes, .. } => bytes.len(),
+                match CpuMatrix::load(tensor, precision) {
+                    CpuMatrix::Published(same) if same.bytes().as_ptr() == tensor.bytes().as_ptr() => 0,
+                    CpuMatrix::Published(rounded) => rounded.bytes().len(),
+                    CpuMatrix::Quantised { bytes, .. } => bytes.len(),
                 }
             };
             let products =

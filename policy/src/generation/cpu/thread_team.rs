@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crate::sync::spin_event::Event;
+use crate::sync::spin_event::SpinEvent;
 
 /// What every thread that comes to a job runs.
-type Job = dyn Fn(&Worker<'_>) + Sync;
+type Job = dyn Fn(&TeamMember<'_>) + Sync;
 
 /// Threads that run one job at a time together; the caller is one of them.
-pub(super) struct Crew {
+pub(super) struct ThreadTeam {
     common: Arc<Common>,
     threads: Vec<JoinHandle<()>>,
     phases: Vec<Phase>,
@@ -36,9 +36,9 @@ struct Common {
     /// Threads besides the caller that are at the job.
     inside: AtomicUsize,
     /// A job was put on the desk, or there will be none any more.
-    ordered: Event,
+    ordered: SpinEvent,
     /// A phase was done, a thread left the job, or the job broke.
-    progress: Event,
+    progress: SpinEvent,
     /// A thread panicked in this job: nobody waits for its phases any more.
     broken: AtomicBool,
     /// What it panicked with.
@@ -50,7 +50,7 @@ struct Common {
 struct Desk {
     /// How often there was something new here.
     number: usize,
-    /// The job that threads may come to. Its lifetime is that of the call of [`Crew::run`].
+    /// The job that threads may come to. Its lifetime is that of the call of [`ThreadTeam::run`].
     order: Option<Order>,
     /// There will be no more jobs.
     closed: bool,
@@ -79,7 +79,7 @@ struct Phase {
 }
 
 /// One thread's view of a job.
-pub(super) struct Worker<'a> {
+pub(super) struct TeamMember<'a> {
     index: usize,
     threads: usize,
     common: &'a Common,
@@ -87,8 +87,8 @@ pub(super) struct Worker<'a> {
     next: Cell<usize>,
 }
 
-impl Crew {
-    /// A crew of `threads` threads, at least one: the caller of [`Crew::run`].
+impl ThreadTeam {
+    /// A crew of `threads` threads, at least one: the caller of [`ThreadTeam::run`].
     ///
     /// Where the system starts fewer, the crew is smaller.
     pub(super) fn new(threads: usize) -> Self {
@@ -105,7 +105,7 @@ impl Crew {
     /// Runs `job`, of at most `phases` phases, on every thread that comes to it, and returns when all of it is done.
     ///
     /// Panics with what a thread panicked with.
-    pub(super) fn run(&mut self, phases: usize, job: &(dyn Fn(&Worker<'_>) + Sync)) {
+    pub(super) fn run(&mut self, phases: usize, job: &(dyn Fn(&TeamMember<'_>) + Sync)) {
         // Nobody is inside any more.
         self.phases.clear();
         self.phases.resize_with(phases, Phase::default);
@@ -131,7 +131,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for ThreadTeam {
     fn drop(&mut self) {
         self.common.order(|desk| desk.closed = true);
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
@@ -179,9 +179,9 @@ impl Common {
     }
 
     fn work(&self, index: usize, order: Order) {
-        // SAFETY: `Crew::run` keeps both alive until nobody is inside and nobody can come any more.
+        // SAFETY: `ThreadTeam::run` keeps both alive until nobody is inside and nobody can come any more.
         let (job, phases) = unsafe { (order.job.as_ref(), order.phases.as_ref()) };
-        let worker = Worker { index, threads: order.threads, common: self, phases, next: Cell::new(0) };
+        let worker = TeamMember { index, threads: order.threads, common: self, phases, next: Cell::new(0) };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(&worker))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             if self.broken.swap(true, Ordering::SeqCst) {
@@ -196,7 +196,7 @@ impl Common {
     }
 }
 
-impl Worker<'_> {
+impl TeamMember<'_> {
     /// Which thread of the crew this is, from 0.
     pub(super) fn index(&self) -> usize {
         self.index
@@ -207,7 +207,7 @@ impl Worker<'_> {
         self.threads
     }
 
-    /// As [`Worker::phase`], one item at a time.
+    /// As [`TeamMember::phase`], one item at a time.
     pub(super) fn each(&self, items: usize, mut each: impl FnMut(usize)) {
         self.phase(items, 1, |chunk| each(chunk.start));
     }
@@ -253,13 +253,13 @@ impl<F: FnMut()> Drop for Defer<F> {
 mod tests {
     use std::sync::Barrier;
 
-    use super::super::shared_slice::Shared;
+    use super::super::shared_slice::SharedSlice;
     use super::*;
 
     #[test]
     fn every_item_is_taken_once_in_every_phase() {
         for threads in [1, 2, 5] {
-            let mut crew = Crew::new(threads);
+            let mut crew = ThreadTeam::new(threads);
             assert_eq!(crew.size(), threads);
             for items in [0, 1, 7, 1000] {
                 const PHASES: usize = 40;
@@ -281,10 +281,10 @@ mod tests {
     #[test]
     fn a_phase_sees_what_the_ones_before_wrote() {
         const ITEMS: usize = 64;
-        let mut crew = Crew::new(2);
+        let mut crew = ThreadTeam::new(2);
         let mut numbers = vec![0.0f32; 2 * ITEMS];
         for _ in 0..200 {
-            let shared = Shared::new(&mut numbers);
+            let shared = SharedSlice::new(&mut numbers);
             crew.run(8, &|worker| {
                 for phase in 0..8 {
                     let (from, to) = if phase % 2 == 0 { (0, ITEMS) } else { (ITEMS, 0) };
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_kept_away_holds_nobody_up() {
-        let mut crew = Crew::new(3);
+        let mut crew = ThreadTeam::new(3);
         assert_eq!(crew.size(), 3);
         let (away, back) = (Barrier::new(2), Barrier::new(2));
         let done = AtomicUsize::new(0);
@@ -331,12 +331,12 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_crew_goes_on() {
-        let mut crew = Crew::new(3);
+        let mut crew = ThreadTeam::new(3);
         assert_eq!(crew.size(), 3);
         for panicking in 0..3 {
             // As many chunks as threads, and nobody ends one before each has one.
             let all = Barrier::new(3);
-            let job = |worker: &Worker<'_>| {
+            let job = |worker: &TeamMember<'_>| {
                 worker.phase(3, 1, |_| {
                     all.wait();
                     assert!(worker.index() != panicking, "thread {panicking} fails");

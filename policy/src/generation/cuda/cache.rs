@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::device::{Device, Page};
+use super::device::{CudaDevice, CudaPage};
 use crate::generation::EngineError;
 use crate::model::config::ModelConfig;
 
@@ -14,13 +14,13 @@ pub(super) const PAGE_TOKENS: usize = 32;
 /// A block of keys is `[dimension / 4][token][dimension % 4]`, one of values `[token][dimension]`. Numbers are f32 in every precision.
 /// Dimensions are padded to multiples of eight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PageShape {
+pub(super) struct CudaPageShape {
     layers: usize,
     kv_heads: usize,
     stored_dim: usize,
 }
 
-impl PageShape {
+impl CudaPageShape {
     pub(super) fn of(config: &ModelConfig) -> Self {
         Self {
             layers: config.num_hidden_layers,
@@ -54,14 +54,14 @@ impl PageShape {
 /// The key-value cache of one sequence in a GPU's memory. Clones share its pages.
 #[derive(Clone)]
 pub struct CudaCache {
-    device: Arc<Device>,
-    shape: PageShape,
+    device: Arc<CudaDevice>,
+    shape: CudaPageShape,
     tokens: usize,
-    pages: Vec<Arc<Page>>,
+    pages: Vec<Arc<CudaPage>>,
 }
 
 impl CudaCache {
-    pub(super) fn new(device: &Arc<Device>, shape: PageShape) -> Self {
+    pub(super) fn new(device: &Arc<CudaDevice>, shape: CudaPageShape) -> Self {
         Self { device: Arc::clone(device), shape, tokens: 0, pages: Vec::new() }
     }
 
@@ -77,14 +77,14 @@ impl CudaCache {
         self.tokens == 0
     }
 
-    pub(super) fn is_of(&self, device: &Arc<Device>, shape: PageShape) -> bool {
+    pub(super) fn is_of(&self, device: &Arc<CudaDevice>, shape: CudaPageShape) -> bool {
         Arc::ptr_eq(&self.device, device) && self.shape == shape
     }
 
     /// The pages that the cache would have with so many more tokens: none of those to be written to is another cache's. Nothing is changed.
     ///
     /// Fails when the device has no room for them, or fails.
-    pub(super) fn grown(&self, tokens: usize) -> Result<Vec<Arc<Page>>, EngineError> {
+    pub(super) fn grown(&self, tokens: usize) -> Result<Vec<Arc<CudaPage>>, EngineError> {
         let mut pages = self.pages[..self.tokens.div_ceil(PAGE_TOKENS)].to_vec();
         if !self.tokens.is_multiple_of(PAGE_TOKENS)
             && let Some(last) = pages.last_mut()
@@ -102,7 +102,7 @@ impl CudaCache {
     }
 
     /// Takes pages from [`CudaCache::grown`], to which keys and values of so many more tokens are written.
-    pub(super) fn advance(&mut self, pages: Vec<Arc<Page>>, tokens: usize) {
+    pub(super) fn advance(&mut self, pages: Vec<Arc<CudaPage>>, tokens: usize) {
         self.pages = pages;
         self.tokens += tokens;
     }

@@ -4,52 +4,52 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::driver::{Address, Driver, DriverError, Launch, Memory};
+use super::driver::{Address, CudaDriver, DeviceMemory, DriverError, Launch};
 use super::kernels::Arguments;
 use crate::generation::EngineError;
-use crate::sync::ticket_lock::{Turn, Turns};
+use crate::sync::ticket_lock::{TicketGuard, TicketLock};
 
 /// Bytes that are left to others: drivers take some for themselves after they said that they were free.
 const RESERVE: usize = 256 << 20;
 
 /// A GPU. Policies on it, one after the other, share it, and so do their caches.
-pub struct Device {
-    driver: Box<dyn Driver>,
+pub struct CudaDevice {
+    driver: Box<dyn CudaDriver>,
     /// Bytes that may be taken.
     limit: usize,
     /// Bytes taken, idle pages included.
     used: AtomicUsize,
     /// Pages that no cache has, by their size.
     idle: Mutex<BTreeMap<usize, Vec<Address>>>,
-    turns: Turns,
+    turns: TicketLock,
     /// Memory that passes use one after the other; it grows to what the largest one needed.
     workspace: Mutex<Option<(Address, usize)>>,
 }
 
 /// Memory of a device, given back when it is dropped.
-pub(super) struct Buffer {
-    device: Arc<Device>,
+pub(super) struct DeviceBuffer {
+    device: Arc<CudaDevice>,
     address: Address,
     bytes: usize,
 }
 
 /// Memory for the keys and values of some tokens, which goes to the next cache when it is dropped.
-pub(super) struct Page {
-    device: Arc<Device>,
+pub(super) struct CudaPage {
+    device: Arc<CudaDevice>,
     address: Address,
     bytes: usize,
 }
 
-impl Device {
+impl CudaDevice {
     /// A device that takes at most `limit` bytes; all that there are without one.
     #[must_use]
-    pub fn new(driver: Box<dyn Driver>, limit: Option<usize>) -> Arc<Self> {
+    pub fn new(driver: Box<dyn CudaDriver>, limit: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             driver,
             limit: limit.unwrap_or(usize::MAX),
             used: AtomicUsize::new(0),
             idle: Mutex::default(),
-            turns: Turns::new(),
+            turns: TicketLock::new(),
             workspace: Mutex::default(),
         })
     }
@@ -63,7 +63,7 @@ impl Device {
     ///
     /// # Errors
     /// When the device does not answer any more.
-    pub fn memory(&self) -> Result<Memory, EngineError> {
+    pub fn memory(&self) -> Result<DeviceMemory, EngineError> {
         self.driver.memory().map_err(|error| self.failed(error))
     }
 
@@ -77,7 +77,7 @@ impl Device {
     }
 
     /// Waits until everybody has computed who asked before.
-    pub(super) fn take_turn(&self) -> Turn<'_> {
+    pub(super) fn take_turn(&self) -> TicketGuard<'_> {
         self.turns.take()
     }
 
@@ -94,22 +94,22 @@ impl Device {
     /// Memory with these bytes in it.
     ///
     /// Fails when there is no room for it, or the device fails.
-    pub(super) fn buffer(self: &Arc<Self>, bytes: usize) -> Result<Buffer, EngineError> {
-        Ok(Buffer { device: Arc::clone(self), address: self.allocate(bytes)?, bytes })
+    pub(super) fn buffer(self: &Arc<Self>, bytes: usize) -> Result<DeviceBuffer, EngineError> {
+        Ok(DeviceBuffer { device: Arc::clone(self), address: self.allocate(bytes)?, bytes })
     }
 
     /// Memory for keys and values; what is in there is of no account.
     ///
-    /// Fails as [`Device::buffer`] does.
-    pub(super) fn page(self: &Arc<Self>, bytes: usize) -> Result<Page, EngineError> {
+    /// Fails as [`CudaDevice::buffer`] does.
+    pub(super) fn page(self: &Arc<Self>, bytes: usize) -> Result<CudaPage, EngineError> {
         let idle = self.idle().get_mut(&bytes).and_then(Vec::pop);
         let address = idle.map_or_else(|| self.allocate(bytes), Ok)?;
-        Ok(Page { device: Arc::clone(self), address, bytes })
+        Ok(CudaPage { device: Arc::clone(self), address, bytes })
     }
 
     /// Where a pass may put so many bytes. Only for whose turn it is.
     ///
-    /// Fails as [`Device::buffer`] does.
+    /// Fails as [`CudaDevice::buffer`] does.
     pub(super) fn workspace(&self, bytes: usize) -> Result<Address, EngineError> {
         let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((address, _)) = workspace.filter(|(_, size)| *size >= bytes) {
@@ -133,7 +133,7 @@ impl Device {
         unsafe { self.driver.download(from, bytes) }.map_err(|error| self.failed(error))
     }
 
-    pub(super) fn copy_page(&self, from: &Page, to: &Page) -> Result<(), EngineError> {
+    pub(super) fn copy_page(&self, from: &CudaPage, to: &CudaPage) -> Result<(), EngineError> {
         debug_assert_eq!(from.bytes, to.bytes);
         // SAFETY: both pages live and are of that size.
         unsafe { self.driver.copy(from.address, to.address, from.bytes) }.map_err(|error| self.failed(error))
@@ -142,7 +142,7 @@ impl Device {
     /// Runs a kernel. Nothing to do is no launch.
     ///
     /// # Safety
-    /// As for [`Driver::launch`], whose arguments these are.
+    /// As for [`CudaDriver::launch`], whose arguments these are.
     pub(super) unsafe fn launch<A: Arguments>(
         &self,
         kernel: &str,
@@ -209,7 +209,7 @@ impl Device {
     }
 }
 
-impl Drop for Device {
+impl Drop for CudaDevice {
     fn drop(&mut self) {
         self.trim();
         if let Some((address, bytes)) =
@@ -220,34 +220,34 @@ impl Drop for Device {
     }
 }
 
-impl std::fmt::Debug for Device {
+impl std::fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Device")
+        f.debug_struct("CudaDevice")
             .field("name", &self.name())
             .field("used", &self.used_bytes())
             .finish_non_exhaustive()
     }
 }
 
-impl Buffer {
+impl DeviceBuffer {
     pub(super) fn address(&self) -> Address {
         self.address
     }
 }
 
-impl Drop for Buffer {
+impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         self.device.release(self.address, self.bytes);
     }
 }
 
-impl Page {
+impl CudaPage {
     pub(super) fn address(&self) -> Address {
         self.address
     }
 }
 
-impl Drop for Page {
+impl Drop for CudaPage {
     fn drop(&mut self) {
         self.device.idle().entry(self.bytes).or_default().push(self.address);
     }

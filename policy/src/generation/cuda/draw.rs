@@ -2,7 +2,7 @@
 //! are taken here.
 
 use super::kernels::{Outcome, RowPick};
-use crate::generation::backend::{Claim, Pick};
+use crate::generation::backend::{Pick, TokenClaim};
 use crate::sampling::{Interval, Sampled, SamplingError, SamplingParams};
 
 /// Tokens of a block, as in `draw.cu`.
@@ -35,7 +35,7 @@ pub(super) fn of_pick(pick: &Pick<'_>) -> RowPick {
 }
 
 /// A token to be found.
-pub(super) fn of_claim(claim: &Claim<'_>) -> RowPick {
+pub(super) fn of_claim(claim: &TokenClaim<'_>) -> RowPick {
     row(claim.params, 0, claim.token)
 }
 

@@ -25,7 +25,7 @@ pub struct Launch {
 
 /// Bytes of a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
+pub struct DeviceMemory {
     /// That nobody has taken.
     pub free: usize,
     /// All that the device has.
@@ -35,7 +35,7 @@ pub struct Memory {
 /// A device that was opened, with the kernels on it.
 ///
 /// Everything happens in the order of the calls. What fails on the way may be reported by a later call.
-pub trait Driver: Send + Sync {
+pub trait CudaDriver: Send + Sync {
     /// What people call it.
     fn name(&self) -> &str;
 
@@ -46,7 +46,7 @@ pub trait Driver: Send + Sync {
     ///
     /// # Errors
     /// When the device does not answer.
-    fn memory(&self) -> Result<Memory, DriverError>;
+    fn memory(&self) -> Result<DeviceMemory, DriverError>;
 
     /// Takes so many bytes, aligned to at least 256.
     ///
@@ -54,7 +54,7 @@ pub trait Driver: Send + Sync {
     /// When they are not there.
     fn allocate(&self, bytes: usize) -> Result<Address, DriverError>;
 
-    /// Gives back what [`Driver::allocate`] gave.
+    /// Gives back what [`CudaDriver::allocate`] gave.
     ///
     /// # Safety
     /// Nothing that was asked for, or will be, uses it any more.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::device::{Buffer, Device};
+use super::device::{CudaDevice, DeviceBuffer};
 use super::driver::{Address, Launch};
 use super::kernels::Linear;
 use crate::generation::EngineError;
@@ -15,9 +15,9 @@ const STAGE: usize = 16 << 20;
 
 /// How a precision lays out its operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Recipe(Precision);
+pub(super) struct OperandLayout(Precision);
 
-impl Recipe {
+impl OperandLayout {
     /// Only for [`Precision::F32`] and [`Precision::Bf16`].
     pub(super) fn new(precision: Precision) -> Option<Self> {
         matches!(precision, Precision::F32 | Precision::Bf16).then_some(Self(precision))
@@ -43,16 +43,16 @@ impl Recipe {
 }
 
 /// Numbers in f32: a norm or a bias.
-pub(super) fn upload_vector(device: &Arc<Device>, values: &[f32]) -> Result<Buffer, EngineError> {
+pub(super) fn upload_vector(device: &Arc<CudaDevice>, values: &[f32]) -> Result<DeviceBuffer, EngineError> {
     let buffer = device.buffer(size_of_val(values))?;
     device.upload(bytemuck::cast_slice(values), buffer.address())?;
     Ok(buffer)
 }
 
 /// One or more weights `[outputs, inputs]` below each other, and their biases.
-pub(super) struct Matrix {
-    buffer: Buffer,
-    bias: Option<Buffer>,
+pub(super) struct CudaMatrix {
+    buffer: DeviceBuffer,
+    bias: Option<DeviceBuffer>,
     dtype: DType,
     /// As the rows are padded.
     inputs: usize,
@@ -61,14 +61,14 @@ pub(super) struct Matrix {
     tensor_cores: bool,
 }
 
-impl Matrix {
+impl CudaMatrix {
     /// The weights `{name}.weight` below each other for products of the recipe, with `{name}.bias` where `biased`.
     pub(super) fn load(
-        device: &Arc<Device>,
+        device: &Arc<CudaDevice>,
         weights: &Weights,
         names: &[String],
         biased: bool,
-        recipe: Recipe,
+        recipe: OperandLayout,
     ) -> Result<Self, EngineError> {
         let dtype = recipe.is_bf16().then_some(DType::BF16);
         let mut matrix = Self::upload(device, weights, names, recipe, dtype)?;
@@ -82,19 +82,19 @@ impl Matrix {
 
     /// A table of embeddings, whose rows every recipe takes as they were published.
     pub(super) fn load_table(
-        device: &Arc<Device>,
+        device: &Arc<CudaDevice>,
         weights: &Weights,
         name: &str,
-        recipe: Recipe,
+        recipe: OperandLayout,
     ) -> Result<Self, EngineError> {
         Self::upload(device, weights, &[name.to_owned()], recipe, None)
     }
 
     fn upload(
-        device: &Arc<Device>,
+        device: &Arc<CudaDevice>,
         weights: &Weights,
         names: &[String],
-        recipe: Recipe,
+        recipe: OperandLayout,
         dtype: Option<DType>,
     ) -> Result<Self, EngineError> {
         let parts = names.iter().map(|name| tensor(weights, &format!("{name}.weight")));
@@ -128,7 +128,7 @@ impl Matrix {
     }
 
     /// Whether products of the recipe take it as it is.
-    pub(super) fn is_operand(&self, recipe: Recipe) -> bool {
+    pub(super) fn is_operand(&self, recipe: OperandLayout) -> bool {
         self.tensor_cores == recipe.is_bf16()
     }
 
@@ -153,14 +153,14 @@ impl Matrix {
     /// y (+)= x · Wᵀ + b for rows of x that are padded as the weights are; rows of y are `y_stride` numbers apart.
     pub(super) fn multiply(
         &self,
-        device: &Device,
+        device: &CudaDevice,
         x: Address,
         y: Address,
         tokens: usize,
         y_stride: usize,
         add: bool,
     ) -> Result<(), EngineError> {
-        let bias = self.bias.as_ref().map_or(0, Buffer::address);
+        let bias = self.bias.as_ref().map_or(0, DeviceBuffer::address);
         let arguments = Linear {
             weight: self.address(),
             bias,

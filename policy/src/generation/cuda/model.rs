@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::device::{Buffer, Device};
+use super::device::{CudaDevice, DeviceBuffer};
 use super::driver::Address;
-use super::matrix::{Matrix, Recipe, upload_vector};
+use super::matrix::{CudaMatrix, OperandLayout, upload_vector};
 use crate::generation::EngineError;
 use crate::math;
 use crate::model::config::ModelConfig;
@@ -15,27 +15,27 @@ use crate::model::weights::named::vector;
 const FIRST_POSITIONS: usize = 1024;
 
 /// A layer's weights on the device.
-pub(super) struct Layer {
-    pub(super) input_norm: Buffer,
-    pub(super) qkv: Matrix,
-    pub(super) qk_norm: Option<(Buffer, Buffer)>,
-    pub(super) o: Matrix,
-    pub(super) post_norm: Buffer,
-    pub(super) gate_up: Matrix,
-    pub(super) down: Matrix,
+pub(super) struct CudaLayer {
+    pub(super) input_norm: DeviceBuffer,
+    pub(super) qkv: CudaMatrix,
+    pub(super) qk_norm: Option<(DeviceBuffer, DeviceBuffer)>,
+    pub(super) o: CudaMatrix,
+    pub(super) post_norm: DeviceBuffer,
+    pub(super) gate_up: CudaMatrix,
+    pub(super) down: CudaMatrix,
 }
 
 /// A model whose weights are all on the device.
-pub(super) struct Model {
-    pub(super) device: Arc<Device>,
+pub(super) struct CudaModel {
+    pub(super) device: Arc<CudaDevice>,
     pub(super) config: ModelConfig,
-    pub(super) recipe: Recipe,
+    pub(super) recipe: OperandLayout,
     /// Table of embeddings, `[vocab, hidden]`.
-    embedding: Arc<Matrix>,
-    pub(super) layers: Vec<Layer>,
-    pub(super) norm: Buffer,
+    embedding: Arc<CudaMatrix>,
+    pub(super) layers: Vec<CudaLayer>,
+    pub(super) norm: DeviceBuffer,
     /// The embedding itself when the two are tied, and products take it as it was published.
-    head: Arc<Matrix>,
+    head: Arc<CudaMatrix>,
     angles: Mutex<Angles>,
 }
 
@@ -43,22 +43,22 @@ pub(super) struct Model {
 struct Angles {
     inv_freq: Vec<f32>,
     positions: usize,
-    table: Option<Buffer>,
+    table: Option<DeviceBuffer>,
 }
 
-impl Layer {
+impl CudaLayer {
     fn load(
-        device: &Arc<Device>,
+        device: &Arc<CudaDevice>,
         config: &ModelConfig,
         weights: &Weights,
-        recipe: Recipe,
+        recipe: OperandLayout,
         index: usize,
     ) -> Result<Self, EngineError> {
         let name = |part: &str| format!("model.layers.{index}.{part}");
         let norm = |part: &str| upload_vector(device, &vector(weights, &format!("{}.weight", name(part)))?);
         let matrix = |parts: &[&str], biased: bool| {
             let names: Vec<_> = parts.iter().map(|part| name(part)).collect();
-            Matrix::load(device, weights, &names, biased, recipe)
+            CudaMatrix::load(device, weights, &names, biased, recipe)
         };
         let qkv = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"];
         let qk_norm = || Ok::<_, EngineError>((norm("self_attn.q_norm")?, norm("self_attn.k_norm")?));
@@ -74,24 +74,24 @@ impl Layer {
     }
 }
 
-impl Model {
+impl CudaModel {
     pub(super) fn load(
-        device: &Arc<Device>,
+        device: &Arc<CudaDevice>,
         config: &ModelConfig,
         weights: &Weights,
-        recipe: Recipe,
+        recipe: OperandLayout,
     ) -> Result<Self, EngineError> {
         weights.check(config)?;
         let table = "model.embed_tokens";
-        let embedding = Arc::new(Matrix::load_table(device, weights, table, recipe)?);
+        let embedding = Arc::new(CudaMatrix::load_table(device, weights, table, recipe)?);
         let head = if config.tie_word_embeddings && embedding.is_operand(recipe) {
             Arc::clone(&embedding)
         } else {
             let name = if config.tie_word_embeddings { table } else { "lm_head" };
-            Arc::new(Matrix::load(device, weights, &[name.to_owned()], false, recipe)?)
+            Arc::new(CudaMatrix::load(device, weights, &[name.to_owned()], false, recipe)?)
         };
-        let layers =
-            (0..config.num_hidden_layers).map(|index| Layer::load(device, config, weights, recipe, index));
+        let layers = (0..config.num_hidden_layers)
+            .map(|index| CudaLayer::load(device, config, weights, recipe, index));
         Ok(Self {
             device: Arc::clone(device),
             config: config.clone(),
@@ -104,11 +104,11 @@ impl Model {
         })
     }
 
-    pub(super) fn embedding(&self) -> &Matrix {
+    pub(super) fn embedding(&self) -> &CudaMatrix {
         &self.embedding
     }
 
-    pub(super) fn head(&self) -> &Matrix {
+    pub(super) fn head(&self) -> &CudaMatrix {
         &self.head
     }
 
@@ -131,7 +131,7 @@ impl Model {
             angles.table = Some(upload_vector(&self.device, &cos)?);
             angles.positions = count;
         }
-        let table = angles.table.as_ref().map_or(0, Buffer::address);
+        let table = angles.table.as_ref().map_or(0, DeviceBuffer::address);
         Ok([table, table + (angles.positions * half * size_of::<f32>()) as u64])
     }
 }

@@ -1,4 +1,4 @@
-//! NVIDIA's driver behind [`Driver`].
+//! NVIDIA's driver behind [`CudaDriver`].
 //!
 //! Its library is looked for, and loaded, when a device is asked for; where there is none, there is an error. Everything goes through one
 //! stream, so a device works in the order of the calls.
@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
-use super::device::Device;
-use super::driver::{Address, Driver, DriverError, Launch, Memory};
+use super::device::CudaDevice;
+use super::driver::{Address, CudaDriver, DeviceMemory, DriverError, Launch};
 use super::{CudaError, kernels};
 
 /// Oldest driver that reads the shipped kernels, by the version of CUDA that it brings: 12.0, which is driver 525.
@@ -61,13 +61,13 @@ pub fn devices() -> Result<Vec<DeviceInfo>, CudaError> {
 ///
 /// # Errors
 /// When there is no driver or no such GPU, one of them is too old, or it does not take the kernels.
-pub fn open(index: usize, limit: Option<usize>) -> Result<Arc<Device>, CudaError> {
+pub fn open(index: usize, limit: Option<usize>) -> Result<Arc<CudaDevice>, CudaError> {
     let found = devices()?;
     let Some(info) = found.get(index) else {
         return Err(CudaError::NoSuchDevice { index, count: found.len() });
     };
     info.check()?;
-    Ok(Device::new(Box::new(Nvidia::open(info)?), limit))
+    Ok(CudaDevice::new(Box::new(Nvidia::open(info)?), limit))
 }
 
 /// Looks for the driver and its version.
@@ -231,7 +231,7 @@ impl Drop for Nvidia {
     }
 }
 
-impl Driver for Nvidia {
+impl CudaDriver for Nvidia {
     fn name(&self) -> &str {
         &self.name
     }
@@ -240,9 +240,9 @@ impl Driver for Nvidia {
         self.processors
     }
 
-    fn memory(&self) -> Result<Memory, DriverError> {
+    fn memory(&self) -> Result<DeviceMemory, DriverError> {
         let (free, total) = self.call(result::mem_get_info)?;
-        Ok(Memory { free, total })
+        Ok(DeviceMemory { free, total })
     }
 
     fn allocate(&self, bytes: usize) -> Result<Address, DriverError> {

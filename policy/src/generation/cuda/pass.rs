@@ -2,10 +2,10 @@
 
 use super::driver::{Address, Launch};
 use super::kernels::{Attention, Draw, Embed, Heads, Norm, Outcome, RowPick, SwiGlu};
-use super::model::{Layer, Model};
-use super::tokens::{Deal, Tokens};
-use super::workspace::{Letter, Plan, at};
-use super::{cache::PageShape, device::Device, draw};
+use super::model::{CudaLayer, CudaModel};
+use super::tokens::{AttentionSplit, Tokens};
+use super::workspace::{Letter, MemoryPlan, at};
+use super::{cache::CudaPageShape, device::CudaDevice, draw};
 use crate::generation::EngineError;
 use crate::model::weights::DType;
 
@@ -15,7 +15,7 @@ const LOGIT_ROWS: usize = 64;
 const THREADS: u32 = 256;
 
 /// What is made of the wanted rows of logits.
-pub(super) enum Wish<'a> {
+pub(super) enum LogitsWanted<'a> {
     /// They come to the host, `[rows, vocab]`.
     Logits(&'a mut Vec<f32>),
     /// A token is drawn or found in each.
@@ -48,31 +48,31 @@ struct Places {
 }
 
 /// A pass that is about to be launched.
-pub(super) struct Pass<'a> {
-    model: &'a Model,
-    shape: PageShape,
+pub(super) struct CudaPass<'a> {
+    model: &'a CudaModel,
+    shape: CudaPageShape,
     tokens: &'a Tokens,
-    deal: Deal,
+    deal: AttentionSplit,
     places: Places,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> CudaPass<'a> {
     /// Finds memory, and tells the device about the tokens and the wanted rows among them. The turn has to be the caller's.
     ///
     /// Fails when there is no room, or the device fails.
     pub(super) fn new(
-        model: &'a Model,
-        shape: PageShape,
+        model: &'a CudaModel,
+        shape: CudaPageShape,
         tokens: &'a Tokens,
         rows: &[u32],
-        wish: &Wish<'_>,
+        wish: &LogitsWanted<'_>,
     ) -> Result<Self, EngineError> {
         let (config, recipe) = (&model.config, model.recipe);
-        let deal = Deal::new(model, shape, tokens);
+        let deal = AttentionSplit::new(model, shape, tokens);
         let [cos, sin] = model.angles(tokens.longest())?;
         let picks = match wish {
-            Wish::Logits(_) => &[][..],
-            Wish::Tokens(picks, _) => picks,
+            LogitsWanted::Logits(_) => &[][..],
+            LogitsWanted::Tokens(picks, _) => picks,
         };
         let mut letter = Letter::default();
         let ids = letter.add(&tokens.ids);
@@ -84,7 +84,7 @@ impl<'a> Pass<'a> {
         let orders = letter.add(picks);
         let outcomes = letter.add(&vec![<Outcome as bytemuck::Zeroable>::zeroed(); picks.len()]);
 
-        let mut plan = Plan::default();
+        let mut plan = MemoryPlan::default();
         plan.part::<u8>(letter.bytes().len());
         // Rounded, so that memory grows a few times and not with every longer call.
         let count = tokens.count().next_power_of_two();
@@ -137,13 +137,13 @@ impl<'a> Pass<'a> {
     /// Computes all layers, and what is wished for of each wanted row.
     ///
     /// Fails when the device fails.
-    pub(super) fn run(&self, rows: usize, wish: Wish<'_>) -> Result<(), EngineError> {
+    pub(super) fn run(&self, rows: usize, wish: LogitsWanted<'_>) -> Result<(), EngineError> {
         self.embed()?;
         for (index, layer) in self.model.layers.iter().enumerate() {
             self.layer(index, layer)?;
         }
         match wish {
-            Wish::Logits(values) => {
+            LogitsWanted::Logits(values) => {
                 let vocab = self.model.config.vocab_size;
                 for first in (0..rows).step_by(LOGIT_ROWS) {
                     let count = LOGIT_ROWS.min(rows - first);
@@ -154,7 +154,7 @@ impl<'a> Pass<'a> {
                         .download(self.places.logits, bytemuck::cast_slice_mut(&mut values[start..]))?;
                 }
             }
-            Wish::Tokens(picks, outcomes) => {
+            LogitsWanted::Tokens(picks, outcomes) => {
                 for first in (0..rows).step_by(LOGIT_ROWS) {
                     let count = LOGIT_ROWS.min(rows - first);
                     self.logits(first, count)?;
@@ -167,7 +167,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    fn device(&self) -> &Device {
+    fn device(&self) -> &CudaDevice {
         &self.model.device
     }
 
@@ -189,7 +189,7 @@ impl<'a> Pass<'a> {
         unsafe { self.device().launch(kernel, blocks(self.tokens.count(), 1, 1), &arguments) }
     }
 
-    fn layer(&self, index: usize, layer: &Layer) -> Result<(), EngineError> {
+    fn layer(&self, index: usize, layer: &CudaLayer) -> Result<(), EngineError> {
         let Places { x, normed, qkv, attended, gate_up, inner, .. } = self.places;
         let (config, device, tokens) = (&self.model.config, self.device(), self.tokens.count());
         let hidden = self.model.embedding().inputs();
@@ -228,7 +228,7 @@ impl<'a> Pass<'a> {
         unsafe { self.device().launch(kernel, blocks(count, 1, 1), &arguments) }
     }
 
-    fn place_heads(&self, index: usize, layer: &Layer) -> Result<(), EngineError> {
+    fn place_heads(&self, index: usize, layer: &CudaLayer) -> Result<(), EngineError> {
         let (config, places) = (&self.model.config, &self.places);
         let [keys, values] = self.shape.layer(index);
         let norms = layer.qk_norm.as_ref();

@@ -1,9 +1,9 @@
 //! The tokens of a pass, and how its attention is dealt to blocks.
 
-use super::cache::{PAGE_TOKENS, PageShape};
+use super::cache::{CudaPageShape, PAGE_TOKENS};
 use super::driver::Address;
 use super::kernels::Task;
-use super::model::Model;
+use super::model::CudaModel;
 
 /// Positions of a partition of the attention, as in `attention.cu`.
 const PARTITION: usize = 256;
@@ -27,7 +27,7 @@ pub(super) struct Tokens {
 }
 
 /// How the attention's rows are dealt to blocks.
-pub(super) struct Deal {
+pub(super) struct AttentionSplit {
     pub(super) tasks: Vec<Task>,
     /// Most rows of a block.
     pub(super) rows: usize,
@@ -62,8 +62,8 @@ impl Tokens {
     }
 }
 
-impl Deal {
-    pub(super) fn new(model: &Model, shape: PageShape, tokens: &Tokens) -> Self {
+impl AttentionSplit {
+    pub(super) fn new(model: &CudaModel, shape: CudaPageShape, tokens: &Tokens) -> Self {
         let config = &model.config;
         let (heads, kv_heads) = (config.num_attention_heads, config.num_key_value_heads);
         let group = heads / kv_heads;

@@ -9,11 +9,11 @@ const ALIGNMENT: usize = 256;
 
 /// Places within a stretch of memory that is yet to be found.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct MemoryPlan {
     bytes: usize,
 }
 
-impl Plan {
+impl MemoryPlan {
     /// Where so many numbers of that type go.
     pub(super) fn part<T>(&mut self, count: usize) -> usize {
         let start = self.bytes;

@@ -14,9 +14,9 @@ use crate::model::weights::Weights;
 /// What it computes in.
 pub(super) const PRECISIONS: &[Precision] = &[Precision::F32, Precision::Bf16];
 
-impl Loader for Arc<cuda::Device> {
+impl Loader for Arc<cuda::CudaDevice> {
     fn name(&self) -> &str {
-        cuda::Device::name(self)
+        cuda::CudaDevice::name(self)
     }
 
     fn computes_in(&self, precision: Precision) -> bool {

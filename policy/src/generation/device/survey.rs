@@ -44,7 +44,7 @@ pub enum About {
 
 /// A device of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct FoundDevice {
     /// What people call the device.
     pub name: String,
     /// Kind of device, with what matters of it.
@@ -60,12 +60,12 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Survey {
     /// Every device that was found, usable or not.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundDevice>,
     /// Why there are none of a kind.
     pub absent: Vec<String>,
 }
 
-impl Found {
+impl FoundDevice {
     /// By which it is asked for.
     pub fn choice(&self) -> DeviceChoice {
         match &self.about {
@@ -146,7 +146,7 @@ impl Found {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.choice())
     }
@@ -163,7 +163,7 @@ impl Survey {
             }
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        found.push(Found {
+        found.push(FoundDevice {
             name: CPU.to_owned(),
             about: About::Cpu { instructions: cpu::instructions(), cores },
             precisions: cpu::precisions(),
@@ -173,10 +173,10 @@ impl Survey {
     }
 
     #[cfg(feature = "nvidia")]
-    fn cuda() -> Result<Vec<Found>, String> {
+    fn cuda() -> Result<Vec<FoundDevice>, String> {
         use crate::generation::cuda::devices;
         let found = devices().map_err(|error| format!("cuda: {error}"))?;
-        let found = found.into_iter().map(|info| Found {
+        let found = found.into_iter().map(|info| FoundDevice {
             obstacle: info.check().err().map(|error| error.to_string()),
             about: About::Cuda {
                 index: info.index,
@@ -191,12 +191,12 @@ impl Survey {
     }
 
     #[cfg(not(feature = "nvidia"))]
-    fn cuda() -> Result<Vec<Found>, String> {
+    fn cuda() -> Result<Vec<FoundDevice>, String> {
         Err("cuda: this program was built without it".to_owned())
     }
 
     #[cfg(feature = "gpu")]
-    fn wgpu() -> Result<Vec<Found>, String> {
+    fn wgpu() -> Result<Vec<FoundDevice>, String> {
         use crate::generation::wgpu::adapters;
         let mut adapters = adapters();
         if adapters.is_empty() {
@@ -204,7 +204,7 @@ impl Survey {
         }
         // As `wgpu` alone would choose.
         adapters.sort_by_key(|info| (info.kind as u8, info.api == "Dx12"));
-        let found = adapters.into_iter().map(|info| Found {
+        let found = adapters.into_iter().map(|info| FoundDevice {
             about: About::Wgpu {
                 index: info.index,
                 adapter: info.kind.name(),
@@ -219,7 +219,7 @@ impl Survey {
     }
 
     #[cfg(not(feature = "gpu"))]
-    fn wgpu() -> Result<Vec<Found>, String> {
+    fn wgpu() -> Result<Vec<FoundDevice>, String> {
         Err("wgpu: this program was built without it".to_owned())
     }
 
@@ -228,13 +228,18 @@ impl Survey {
     ///
     /// # Errors
     /// [`DeviceError::None`] when nothing is there of what was asked for, or nothing that computes in `precision`.
-    pub fn ladder(&self, choice: &DeviceChoice, precision: Precision) -> Result<Vec<Found>, DeviceError> {
-        let rungs: Vec<Found> =
+    pub fn ladder(
+        &self,
+        choice: &DeviceChoice,
+        precision: Precision,
+    ) -> Result<Vec<FoundDevice>, DeviceError> {
+        let rungs: Vec<FoundDevice> =
             self.found.iter().filter(|found| found.suits(choice, precision).is_ok()).cloned().collect();
         if rungs.iter().any(|found| found.is_meant_by(choice)) {
             return Ok(rungs);
         }
-        let why = |found: &Found| found.suits(choice, precision).err().map(|why| format!("{found}: {why}"));
+        let why =
+            |found: &FoundDevice| found.suits(choice, precision).err().map(|why| format!("{found}: {why}"));
         // That a machine has no NVIDIA GPU is nothing to somebody who wants another one.
         let wanted = choice.to_string();
         let kind = wanted.split(':').next().unwrap_or_default();
@@ -249,19 +254,19 @@ mod tests {
     use super::*;
 
     fn machine() -> Survey {
-        let cuda = |index, obstacle: Option<&str>| Found {
+        let cuda = |index, obstacle: Option<&str>| FoundDevice {
             name: format!("Card {index}"),
             about: About::Cuda { index, memory_bytes: 8 << 30, capability: (8, 6), driver: (12, 2) },
             precisions: vec![Precision::F32, Precision::Bf16],
             obstacle: obstacle.map(str::to_owned),
         };
-        let wgpu = |index, name: &str, adapter| Found {
+        let wgpu = |index, name: &str, adapter| FoundDevice {
             name: name.to_owned(),
             about: About::Wgpu { index, adapter, api: "Vulkan".into(), driver: "some".into() },
             precisions: vec![Precision::F32],
             obstacle: None,
         };
-        let cpu = Found {
+        let cpu = FoundDevice {
             name: "CPU".into(),
             about: About::Cpu { instructions: "AVX2", cores: 4 },
             precisions: Precision::ALL.to_vec(),

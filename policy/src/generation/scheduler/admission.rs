@@ -1,19 +1,19 @@
 //! Who is in flight: requests in order, by the bytes that their caches may come to need.
 
 use super::Generation;
-use super::group::Group;
+use super::group::SampleGroup;
 use crate::generation::backend::{Backend, MAX_CALL_TOKENS};
 
-/// Bytes of key-value caches in use at once, unless [`Limits`] say otherwise.
+/// Bytes of key-value caches in use at once, unless [`GenerationLimits`] say otherwise.
 pub const DEFAULT_CACHE_BUDGET: usize = 2 << 30;
-/// Sequences in flight at once, unless [`Limits`] say otherwise.
+/// Sequences in flight at once, unless [`GenerationLimits`] say otherwise.
 pub const DEFAULT_SEQUENCES: usize = 256;
-/// Steps after which a device that was out of memory is given twice as much to do again, up to [`Limits`].
+/// Steps after which a device that was out of memory is given twice as much to do again, up to [`GenerationLimits`].
 const CALM_STEPS: usize = 512;
 
 /// What a generation may use. A single request is always taken up, whatever it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct GenerationLimits {
     /// Bytes of key-value caches in use at once; what the device has free counts where it is less.
     pub cache_bytes: usize,
     /// Sequences in flight at once.
@@ -23,7 +23,7 @@ pub struct Limits {
     pub prefill_tokens: usize,
 }
 
-impl Default for Limits {
+impl Default for GenerationLimits {
     fn default() -> Self {
         Self {
             cache_bytes: DEFAULT_CACHE_BUDGET,
@@ -38,7 +38,7 @@ impl<B: Backend> Generation<B> {
     /// more than that, and then waits for others to end.
     pub fn has_room(&self) -> bool {
         let free = self.used_bytes() < self.cache_budget() && self.live() < self.allowed;
-        self.waiting.is_empty() && !self.waits() && (free || self.active.iter().all(Group::is_finished))
+        self.waiting.is_empty() && !self.waits() && (free || self.active.iter().all(SampleGroup::is_finished))
     }
 
     /// Takes requests up in order as long as all of their responses can become as long as they may be.
@@ -46,7 +46,7 @@ impl<B: Backend> Generation<B> {
         let (mut used, mut live) = (self.used_bytes(), self.live());
         let budget = self.cache_budget();
         // Who was put back goes on under the policy that others wait to be replaced, and whoever stands before it does too.
-        let may_begin = !self.waits() || self.waiting.iter().any(Group::is_begun);
+        let may_begin = !self.waits() || self.waiting.iter().any(SampleGroup::is_begun);
         while let Some(group) = self.waiting.front() {
             let after = (used.saturating_add(self.bytes(group)), live + group.live().count());
             let fits = after.0 <= budget && after.1 <= self.allowed;
@@ -59,20 +59,20 @@ impl<B: Backend> Generation<B> {
     }
 
     /// Most bytes that the caches of a group come to need.
-    fn bytes(&self, group: &Group<B>) -> usize {
+    fn bytes(&self, group: &SampleGroup<B>) -> usize {
         let backend = self.policy.backend();
         group.most_cached_tokens(backend.cache_granule()).saturating_mul(backend.cache_bytes_per_token())
     }
 
     fn used_bytes(&self) -> usize {
-        let bytes = |group: &Group<B>| {
+        let bytes = |group: &SampleGroup<B>| {
             let successor = if group.successor.is_some() { self.successor_bytes(group) } else { 0 };
             self.bytes(group).saturating_add(successor)
         };
         self.active.iter().map(bytes).fold(0, usize::saturating_add)
     }
 
-    fn successor_bytes(&self, group: &Group<B>) -> usize {
+    fn successor_bytes(&self, group: &SampleGroup<B>) -> usize {
         let bytes = group.successor_tokens().saturating_mul(self.policy.backend().cache_bytes_per_token());
         bytes.min(self.bytes(group))
     }
@@ -90,7 +90,7 @@ impl<B: Backend> Generation<B> {
 
     /// Bytes in caches now.
     fn held_bytes(&self) -> usize {
-        let held: usize = self.active.iter().map(Group::cached_tokens).sum();
+        let held: usize = self.active.iter().map(SampleGroup::cached_tokens).sum();
         held.saturating_mul(self.policy.backend().cache_bytes_per_token())
     }
 

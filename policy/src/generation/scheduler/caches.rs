@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::sequence::Sequence;
+use super::sequence::SampledSequence;
 use crate::generation::backend::{Backend, Feed};
 use crate::generation::policy::Policy;
 
 /// What has been computed of a group. Either all of its responses that are not over have a cache, or none has.
-pub(super) struct Caches<B: Backend> {
+pub(super) struct GroupCaches<B: Backend> {
     /// Who goes on from them.
     policy: Arc<Policy<B>>,
     /// Of the prompt without its last token, as far as it has come, until it is handed out.
@@ -16,7 +16,7 @@ pub(super) struct Caches<B: Backend> {
     own: Vec<Option<B::Cache>>,
 }
 
-impl<B: Backend> Caches<B> {
+impl<B: Backend> GroupCaches<B> {
     /// Nothing yet, of a group of so many samples.
     pub(super) fn new(policy: &Arc<Policy<B>>, samples: usize) -> Self {
         Self { policy: Arc::clone(policy), prefix: None, own: vec![None; samples] }
@@ -70,7 +70,7 @@ impl<B: Backend> Caches<B> {
     }
 
     /// Makes a cache for the prompt if one is wanted; hands it out if it is filled.
-    fn share_prefix(&mut self, sequences: &[Sequence], inputs: usize) {
+    fn share_prefix(&mut self, sequences: &[SampledSequence], inputs: usize) {
         let Self { policy, prefix, own } = self;
         let live =
             || sequences.iter().enumerate().filter(|(_, sequence)| !sequence.finished).map(|(at, _)| at);
@@ -86,7 +86,7 @@ impl<B: Backend> Caches<B> {
     pub(super) fn backlog<'a>(
         &'a mut self,
         prompt: &'a [u32],
-        sequences: &'a [Sequence],
+        sequences: &'a [SampledSequence],
         room: &mut usize,
         feeds: &mut Vec<Feed<'a, B::Cache>>,
     ) {
@@ -113,7 +113,7 @@ impl<B: Backend> Caches<B> {
     }
 
     /// Whether each response that is not over waits for a draw and nothing else.
-    pub(super) fn are_caught_up(&self, sequences: &[Sequence], inputs: usize) -> bool {
+    pub(super) fn are_caught_up(&self, sequences: &[SampledSequence], inputs: usize) -> bool {
         let mut live = sequences.iter().enumerate().filter(|(_, sequence)| !sequence.finished);
         live.all(|(at, sequence)| self.has(at) && self.fed(at, inputs) + 1 >= sequence.said.len())
     }

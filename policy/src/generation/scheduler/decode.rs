@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Generation;
-use super::group::Group;
-use super::sequence::Sequence;
+use super::group::SampleGroup;
+use super::sequence::SampledSequence;
 use crate::generation::EngineError;
 use crate::generation::backend::{Backend, Feed, MAX_CALL_TOKENS, Pick};
 use crate::generation::policy::Policy;
@@ -24,7 +24,7 @@ impl<B: Backend> Generation<B> {
     fn draw_from(&mut self, policy: &Arc<Policy<B>>) -> Result<(), EngineError> {
         let mut live = Vec::new();
         for group in self.active.iter_mut().filter(|group| group.is_under(policy) && group.is_caught_up()) {
-            let Group { request, sequences, caches: Some(caches), .. } = group else { continue };
+            let SampleGroup { request, sequences, caches: Some(caches), .. } = group else { continue };
             let undrawn =
                 sequences.iter_mut().zip(caches.own()).filter(|(s, _)| !s.finished && s.drawn.is_none());
             live.extend(undrawn.map(|(sequence, cache)| (&*request, sequence, cache)));
@@ -32,7 +32,7 @@ impl<B: Backend> Generation<B> {
         for batch in live.chunks_mut(self.call.min(DECODE_BATCH)) {
             let (mut feeds, mut picks) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
             for (request, sequence, cache) in batch.iter_mut() {
-                let Sequence { sample, said, completion, .. } = &**sequence;
+                let SampledSequence { sample, said, completion, .. } = &**sequence;
                 let Some(cache) = cache.as_mut() else { continue };
                 feeds.push(Feed { tokens: &said[said.len() - 1..], cache });
                 let u = sampling::uniform(&request.seed, *sample, completion.tokens.len() as u32);
@@ -49,7 +49,7 @@ impl<B: Backend> Generation<B> {
                 Err(error) => {
                     // What is in these caches now nobody knows.
                     batch.iter_mut().for_each(|(_, _, cache)| **cache = None);
-                    self.active.iter_mut().filter(|group| group.lacks_caches()).for_each(Group::forget);
+                    self.active.iter_mut().filter(|group| group.lacks_caches()).for_each(SampleGroup::forget);
                     return Err(error);
                 }
             }
@@ -59,7 +59,7 @@ impl<B: Backend> Generation<B> {
 
     /// Takes over what was drawn, group by group.
     pub(super) fn commit(&mut self) {
-        let drawn: usize = self.active.iter_mut().map(Group::commit).sum();
+        let drawn: usize = self.active.iter_mut().map(SampleGroup::commit).sum();
         self.tally.drawn += drawn as u64;
     }
 }

@@ -2,33 +2,33 @@
 
 use std::sync::Arc;
 
-use super::caches::Caches;
+use super::caches::GroupCaches;
 use super::lineage::Lineage;
-use super::sequence::Sequence;
+use super::sequence::SampledSequence;
 use super::{Completion, SampleRequest, Ticket};
 use crate::generation::backend::{Backend, Feed};
 use crate::generation::policy::Policy;
 
 /// A request and its responses.
-pub(super) struct Group<B: Backend> {
+pub(super) struct SampleGroup<B: Backend> {
     pub(super) ticket: Ticket,
     /// How many requests came before.
     pub(super) order: u64,
     pub(super) request: SampleRequest,
-    pub(super) sequences: Vec<Sequence>,
+    pub(super) sequences: Vec<SampledSequence>,
     /// What it draws from. None: everything is to be computed, by whichever policy is in use then.
-    pub(super) caches: Option<Caches<B>>,
+    pub(super) caches: Option<GroupCaches<B>>,
     /// What it will draw from, under a newer policy, when that has caught up with what was said.
-    pub(super) successor: Option<Caches<B>>,
+    pub(super) successor: Option<GroupCaches<B>>,
     /// How many of the prompt's tokens were ever in a cache.
     known: usize,
     lineage: Lineage,
 }
 
-impl<B: Backend> Group<B> {
+impl<B: Backend> SampleGroup<B> {
     pub(super) fn new(ticket: Ticket, order: u64, request: SampleRequest) -> Self {
         let last = *request.prompt.last().expect("an empty prompt was refused");
-        let sequences = (0..request.samples).map(|sample| Sequence::new(sample, last)).collect();
+        let sequences = (0..request.samples).map(|sample| SampledSequence::new(sample, last)).collect();
         Self {
             ticket,
             order,
@@ -46,7 +46,7 @@ impl<B: Backend> Group<B> {
         self.request.prompt.len() - 1
     }
 
-    pub(super) fn live(&self) -> impl Iterator<Item = &Sequence> {
+    pub(super) fn live(&self) -> impl Iterator<Item = &SampledSequence> {
         self.sequences.iter().filter(|sequence| !sequence.finished)
     }
 
@@ -178,7 +178,7 @@ impl<B: Backend> Group<B> {
         feeds: &mut Vec<Feed<'a, B::Cache>>,
     ) {
         let Self { request, sequences, successor, .. } = self;
-        let successor = successor.get_or_insert_with(|| Caches::new(policy, sequences.len()));
+        let successor = successor.get_or_insert_with(|| GroupCaches::new(policy, sequences.len()));
         successor.backlog(&request.prompt, sequences, room, feeds);
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Generation;
-use super::caches::Caches;
-use super::group::Group;
+use super::caches::GroupCaches;
+use super::group::SampleGroup;
 use crate::generation::EngineError;
 use crate::generation::backend::{Backend, Want};
 use crate::generation::policy::Policy;
@@ -15,7 +15,7 @@ impl<B: Backend> Generation<B> {
     pub(super) fn prefill(&mut self, room: &mut usize) -> Result<(), EngineError> {
         let Self { active, policy, .. } = self;
         for group in active.iter_mut().filter(|group| !group.is_finished()) {
-            group.caches.get_or_insert_with(|| Caches::new(policy, group.sequences.len()));
+            group.caches.get_or_insert_with(|| GroupCaches::new(policy, group.sequences.len()));
         }
         for policy in self.in_use() {
             self.prefill_under(&policy, room)?;
@@ -36,7 +36,7 @@ impl<B: Backend> Generation<B> {
             policy.backend().forward(&mut feeds, Want::Nothing)?;
             let fed = call - left;
             *room -= fed;
-            let new: usize = self.active.iter_mut().map(Group::learn).sum();
+            let new: usize = self.active.iter_mut().map(SampleGroup::learn).sum();
             self.tally.prefilled += new as u64;
             self.tally.recomputed += (fed - new) as u64;
         }

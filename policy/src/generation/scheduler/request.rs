@@ -64,7 +64,7 @@ pub struct Completion {
     /// Policy version that produced each token.
     pub versions: Vec<u64>,
     /// Indices of tokens before whose draw everything was computed anew, where that matters: what was in the cache came of another
-    /// version. With [`super::Takeover::Recompute`] these are the places at which the version changes; where it changes at
+    /// version. With [`super::PolicyTakeover::Recompute`] these are the places at which the version changes; where it changes at
     /// another place, the cache of the version before was kept.
     pub recomputed: Vec<u32>,
     /// Whether a stop token or a stop string ended its last turn; otherwise the length did, or the generation was abandoned.
@@ -72,7 +72,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Whether tokens were drawn from a cache that an older version had filled: see [`super::Takeover::Keep`].
+    /// Whether tokens were drawn from a cache that an older version had filled: see [`super::PolicyTakeover::Keep`].
     pub fn has_kept_caches(&self) -> bool {
         let mut changes = (1..self.versions.len()).filter(|&at| self.versions[at] != self.versions[at - 1]);
         changes.any(|at| !self.recomputed.contains(&(at as u32)))
@@ -81,7 +81,7 @@ impl Completion {
 
 /// A turn that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn<'a> {
+pub struct EndedTurn<'a> {
     /// Request that the response belongs to.
     pub ticket: Ticket,
     /// Index of the response within the request.

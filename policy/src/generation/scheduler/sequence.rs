@@ -1,12 +1,12 @@
 //! The state of one response.
 
 use super::bounds::within;
-use super::{Completion, SampleRequest, Ticket, Turn};
+use super::{Completion, EndedTurn, SampleRequest, Ticket};
 use crate::generation::EngineError;
 use crate::sampling::Sampled;
 
 /// One response on its way.
-pub(super) struct Sequence {
+pub(super) struct SampledSequence {
     pub(super) sample: u32,
     /// The prompt's last token, then the response so far, with what was heard between its turns:
     /// what is fed after the group's shared prefix.
@@ -24,7 +24,7 @@ pub(super) struct Sequence {
     pub(super) told: bool,
 }
 
-impl Sequence {
+impl SampledSequence {
     /// A response without tokens, behind a prompt that ends with `last`.
     pub(super) fn new(sample: u32, last: u32) -> Self {
         Self {
@@ -80,8 +80,8 @@ impl Sequence {
     }
 
     /// The turn that has ended.
-    pub(super) fn turn(&self, ticket: Ticket, request: &SampleRequest) -> Turn<'_> {
-        Turn {
+    pub(super) fn turn(&self, ticket: Ticket, request: &SampleRequest) -> EndedTurn<'_> {
+        EndedTurn {
             ticket,
             sample: self.sample as usize,
             tokens: self.spoken(),

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::Generation;
-use super::group::Group;
+use super::group::SampleGroup;
 use crate::generation::EngineError;
 use crate::generation::backend::{Backend, Want};
 use crate::generation::policy::Policy;
@@ -14,7 +14,7 @@ const PACE: usize = 2;
 
 /// What a policy that is installed does to the responses in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Takeover {
+pub enum PolicyTakeover {
     /// They go on under it, from caches that it computes anew from prompt and tokens: a request's after the other's, beside the draws,
     /// which until then are those of the policy before. So who has begun does not wait for what is computed anew, unless there is no room
     /// for a second cache, or the policies are on different devices.
@@ -29,7 +29,7 @@ pub enum Takeover {
 }
 
 impl<B: Backend> Generation<B> {
-    /// Goes on under another policy, as [`Takeover`] says. One of the version in use takes over at once, whatever it says: it is
+    /// Goes on under another policy, as [`PolicyTakeover`] says. One of the version in use takes over at once, whatever it says: it is
     /// the same policy, on another device perhaps.
     ///
     /// # Errors
@@ -43,9 +43,9 @@ impl<B: Backend> Generation<B> {
             return Ok(());
         }
         match self.takeover {
-            Takeover::Recompute => self.take_over(policy, false),
-            Takeover::Keep => self.take_over(policy, true),
-            Takeover::Wait => {
+            PolicyTakeover::Recompute => self.take_over(policy, false),
+            PolicyTakeover::Keep => self.take_over(policy, true),
+            PolicyTakeover::Wait => {
                 self.next = Some(policy);
                 self.take_over_when_idle();
             }
@@ -75,7 +75,7 @@ impl<B: Backend> Generation<B> {
 
     /// Whether a request that has tokens has drawn none since its caches were given up: another policy would have it begin once more.
     pub fn is_catching_up(&self) -> bool {
-        self.active.iter().any(Group::is_catching_up)
+        self.active.iter().any(SampleGroup::is_catching_up)
     }
 
     /// Computes anew what groups have from the policy before, oldest first, as far as `room` tokens go; or twice as many as are drawn
@@ -129,7 +129,7 @@ impl<B: Backend> Generation<B> {
 
     /// Lets the policy that waits take over if nothing is in flight.
     pub(super) fn take_over_when_idle(&mut self) {
-        let idle = self.active.is_empty() && !self.waiting.iter().any(Group::is_begun);
+        let idle = self.active.is_empty() && !self.waiting.iter().any(SampleGroup::is_begun);
         if let Some(next) = self.next.take_if(|_| idle) {
             self.policy = next;
         }

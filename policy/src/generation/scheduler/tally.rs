@@ -2,7 +2,7 @@
 
 /// Counts since the generation began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct GenerationStats {
     /// Tokens that were drawn, of all requests.
     pub drawn: u64,
     /// Tokens of prompts, and heard ones, that were computed for the first time. A prompt's last token belongs to the draw behind it.

@@ -39,7 +39,7 @@ fn endless(seed: u8, prompt: usize, samples: u32, tokens: u32) -> SampleRequest 
     SampleRequest { stop_ids: vec![], ..request(seed, prompt, samples, tokens) }
 }
 
-fn generation(device: &Arc<Device>, limits: Limits, takeover: Takeover) -> Generation<Fake> {
+fn generation(device: &Arc<Device>, limits: GenerationLimits, takeover: PolicyTakeover) -> Generation<Fake> {
     Generation::new(device.policy(1), limits, takeover)
 }
 
@@ -93,8 +93,8 @@ fn changes(completion: &Completion) -> Vec<u32> {
 #[test]
 fn a_prompt_is_computed_beside_the_draws_of_others() {
     let device = Device::new(AMPLE);
-    let limits = Limits { prefill_tokens: 10, ..Limits::default() };
-    let mut generation = generation(&device, limits, Takeover::Recompute);
+    let limits = GenerationLimits { prefill_tokens: 10, ..GenerationLimits::default() };
+    let mut generation = generation(&device, limits, PolicyTakeover::Recompute);
     generation.submit(Ticket(1), endless(1, 1, 2, 40)).unwrap();
     generation.step().unwrap();
     generation.submit(Ticket(2), endless(2, 101, 3, 4)).unwrap();
@@ -113,8 +113,8 @@ fn a_prompt_is_computed_beside_the_draws_of_others() {
 #[test]
 fn slots_are_taken_by_the_next_as_responses_end() {
     let device = Device::new(AMPLE);
-    let limits = Limits { sequences: 3, ..Limits::default() };
-    let mut generation = generation(&device, limits, Takeover::Recompute);
+    let limits = GenerationLimits { sequences: 3, ..GenerationLimits::default() };
+    let mut generation = generation(&device, limits, PolicyTakeover::Recompute);
     let short_and_long = SampleRequest { limits: vec![1, 2, 9], ..endless(1, 4, 3, 9) };
     generation.submit(Ticket(1), short_and_long).unwrap();
     generation.submit(Ticket(2), endless(2, 4, 1, 2)).unwrap();
@@ -134,8 +134,8 @@ fn slots_are_taken_by_the_next_as_responses_end() {
 #[test]
 fn nobody_overtakes_and_nobody_starves() {
     let device = Device::new(AMPLE);
-    let limits = Limits { sequences: 4, ..Limits::default() };
-    let mut generation = generation(&device, limits, Takeover::Recompute);
+    let limits = GenerationLimits { sequences: 4, ..GenerationLimits::default() };
+    let mut generation = generation(&device, limits, PolicyTakeover::Recompute);
     let mut handed = Vec::new();
     for ticket in 0..40 {
         let wide = if ticket == 5 { 4 } else { 1 };
@@ -153,8 +153,8 @@ fn caches_are_admitted_by_what_they_may_come_to() {
     // 4 tokens of prompt, and 2 responses of 6 tokens that may hear 2: 20 tokens of a byte each.
     let conversation = |seed| SampleRequest { max_heard: 2, ..endless(seed, 4, 2, 6) };
     for (budget, together) in [(0, 1), (39, 1), (40, 2), (59, 2), (60, 3), (usize::MAX, 5)] {
-        let limits = Limits { cache_bytes: budget, ..Limits::default() };
-        let mut generation = generation(&Device::new(AMPLE), limits, Takeover::Recompute);
+        let limits = GenerationLimits { cache_bytes: budget, ..GenerationLimits::default() };
+        let mut generation = generation(&Device::new(AMPLE), limits, PolicyTakeover::Recompute);
         for ticket in 0..5 {
             assert_eq!(
                 generation.has_room(),
@@ -173,7 +173,7 @@ fn out_of_memory_puts_the_youngest_back_and_loses_nothing() {
     let calm = Generation::start(Device::new(AMPLE).policy(1), requests().collect()).unwrap().run().unwrap();
     // One group comes to 4 × (5 + 20) tokens.
     let device = Device::new(250);
-    let mut generation = generation(&device, Limits::default(), Takeover::Recompute);
+    let mut generation = generation(&device, GenerationLimits::default(), PolicyTakeover::Recompute);
     for (ticket, request) in (0..).zip(requests()) {
         generation.submit(Ticket(ticket), request).unwrap();
     }
@@ -191,7 +191,7 @@ fn out_of_memory_puts_the_youngest_back_and_loses_nothing() {
 #[test]
 fn a_request_beyond_the_device_is_named_and_the_others_go_on() {
     let device = Device::new(150);
-    let mut generation = generation(&device, Limits::default(), Takeover::Recompute);
+    let mut generation = generation(&device, GenerationLimits::default(), PolicyTakeover::Recompute);
     generation.submit(Ticket(1), endless(1, 5, 4, 200)).unwrap();
     generation.submit(Ticket(2), endless(2, 5, 4, 20)).unwrap();
     let error = loop {
@@ -224,8 +224,8 @@ fn a_group_of_several_calls_stays_in_step_when_one_of_them_fails() {
                 call.is_multiple_of(every).then(|| if of_memory { memory() } else { lost() })
             };
             let device = Device::troubled(AMPLE, move |call| if call < 40 { trouble(call) } else { None });
-            let limits = Limits { sequences: 1000, ..Limits::default() };
-            let mut generation = generation(&device, limits, Takeover::Recompute);
+            let limits = GenerationLimits { sequences: 1000, ..GenerationLimits::default() };
+            let mut generation = generation(&device, limits, PolicyTakeover::Recompute);
             for (ticket, request) in (0..).zip(requests()) {
                 generation.submit(Ticket(ticket), request).unwrap();
             }
@@ -283,7 +283,7 @@ fn strings_end_turns_wherever_they_end() {
 #[test]
 fn bad_limits_and_a_ticket_given_twice_are_refused() {
     let device = Device::new(AMPLE);
-    let mut generation = generation(&device, Limits::default(), Takeover::Recompute);
+    let mut generation = generation(&device, GenerationLimits::default(), PolicyTakeover::Recompute);
     for limits in [vec![0], vec![5], vec![1, 2, 3]] {
         let refused = generation.submit(Ticket(1), SampleRequest { limits, ..endless(1, 2, 2, 4) });
         assert!(refused.is_err());
@@ -296,8 +296,8 @@ fn bad_limits_and_a_ticket_given_twice_are_refused() {
 #[test]
 fn thousands_of_requests_leave_nothing_behind() {
     let device = Device::new(AMPLE);
-    let limits = Limits { sequences: 16, ..Limits::default() };
-    let mut generation = generation(&device, limits, Takeover::Recompute);
+    let limits = GenerationLimits { sequences: 16, ..GenerationLimits::default() };
+    let mut generation = generation(&device, limits, PolicyTakeover::Recompute);
     let (mut ticket, mut handed) = (0, 0);
     while handed < 5000 {
         while generation.has_room() && ticket < 5000 {

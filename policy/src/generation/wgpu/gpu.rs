@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::adapter::AdapterInfo;
 use super::handle::{GpuOptions, Handle};
-use super::pages::{PageShape, Pool};
+use super::pages::{PagePool, WgpuPageShape};
 use crate::generation::wgpu::GpuError;
 
 /// A device, opened once. Policies that are loaded on it share its kernels, and caches where they are of one shape.
 pub struct Gpu {
     handle: Arc<Handle>,
     /// Pages of caches, one pool for each shape that policies in use have.
-    pools: Mutex<Vec<Weak<Pool>>>,
+    pools: Mutex<Vec<Weak<PagePool>>>,
 }
 
 impl std::fmt::Debug for Gpu {
@@ -54,14 +54,14 @@ impl Gpu {
     }
 
     /// The pages of caches of that shape: the ones that there are, or new ones.
-    pub(super) fn pool(&self, shape: PageShape) -> Arc<Pool> {
+    pub(super) fn pool(&self, shape: WgpuPageShape) -> Arc<PagePool> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
         if let Some(pool) = pools.iter().filter_map(Weak::upgrade).find(|pool| pool.shape() == shape) {
             pool.reconsider();
             return pool;
         }
-        let pool = Arc::new(Pool::new(Arc::clone(&self.handle), shape));
+        let pool = Arc::new(PagePool::new(Arc::clone(&self.handle), shape));
         pools.push(Arc::downgrade(&pool));
         pool
     }

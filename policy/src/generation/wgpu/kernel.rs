@@ -13,12 +13,12 @@ use super::handle::{Binding, Handle};
 
 /// A number that a kernel is compiled with.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Constant {
+pub(super) enum KernelConstant {
     U32(usize),
     F32(f32),
 }
 
-impl Display for Constant {
+impl Display for KernelConstant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::U32(value) => write!(f, "u32 = {value}u"),
@@ -39,9 +39,9 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    fn source(&self, subgroups: bool, constants: &[(&str, Constant)]) -> String {
+    fn source(&self, subgroups: bool, constants: &[(&str, KernelConstant)]) -> String {
         let mut text = String::new();
-        for (name, value) in [("THREADS", Constant::U32(self.threads))].iter().chain(constants) {
+        for (name, value) in [("THREADS", KernelConstant::U32(self.threads))].iter().chain(constants) {
             // Writing to a string does not fail.
             let _ = writeln!(text, "const {name}: {value};");
         }
@@ -57,7 +57,7 @@ impl Kernel {
     }
 
     /// The kernel with these constants. Within [`Handle::scoped`].
-    pub(super) fn compile(&self, gpu: &Handle, constants: &[(&str, Constant)]) -> ComputePipeline {
+    pub(super) fn compile(&self, gpu: &Handle, constants: &[(&str, KernelConstant)]) -> ComputePipeline {
         let source = self.source(gpu.uses_subgroups(), constants);
         let mut pipelines = gpu.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = pipelines.get(&source) {
@@ -108,16 +108,16 @@ impl Kernel {
 }
 
 /// A kernel and what it works on.
-pub(super) struct Step {
+pub(super) struct Dispatch {
     pub(super) pipeline: ComputePipeline,
     pub(super) bound: BindGroup,
 }
 
-impl Step {
+impl Dispatch {
     pub(super) fn new(
         gpu: &Handle,
         kernel: &Kernel,
-        constants: &[(&str, Constant)],
+        constants: &[(&str, KernelConstant)],
         buffers: &[&Buffer],
     ) -> Self {
         Self { pipeline: kernel.compile(gpu, constants), bound: kernel.bind(gpu, buffers) }

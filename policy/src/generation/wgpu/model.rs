@@ -20,18 +20,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use wgpu::{Buffer, BufferUsages, CommandBuffer, CommandEncoderDescriptor, ComputePassDescriptor, MapMode};
 
-use super::cache::{GpuCache, Growth};
+use super::cache::{CacheGrowth, GpuCache};
 use super::gpu::Gpu;
 use super::handle::{Binding, Handle};
-use super::kernel::{Constant, Kernel, Step};
+use super::kernel::{Dispatch, Kernel, KernelConstant};
 use super::model::feeding::Feeding;
-use super::model::head::{Choice, Head, Wish};
-use super::model::layer::Layer;
+use super::model::head::{RowWanted, TokenChoice, WgpuHead};
+use super::model::layer::WgpuLayer;
 use super::model::linear::dtype_number;
-use super::model::matrix::{Matrix, Rows};
+use super::model::matrix::{RowOrder, WgpuMatrix};
 use super::model::moving::Moving;
-use super::model::workspace::{CHOICE_BYTES, Room, Sizes};
-use super::pages::{PageShape, Pool};
+use super::model::workspace::{CHOICE_BYTES, PassBuffers, Sizes};
+use super::pages::{PagePool, WgpuPageShape};
 use crate::generation::EngineError;
 use crate::generation::backend::Feed;
 use crate::model::config::ModelConfig;
@@ -63,9 +63,9 @@ const COPY: Kernel = Kernel {
 };
 
 /// A row of logits that was wanted.
-pub(super) struct Row<'a> {
+pub(super) struct WantedRow<'a> {
     /// What was chosen; zeros where nothing was wished for.
-    pub(super) choice: Choice,
+    pub(super) choice: TokenChoice,
     /// The logits, where they were wanted.
     pub(super) logits: &'a [f32],
 }
@@ -75,51 +75,52 @@ pub(super) struct Wanted<'a> {
     /// After which of the call's tokens.
     pub(super) rows: Vec<usize>,
     /// Empty where nothing is to be chosen.
-    pub(super) wishes: Vec<Wish>,
+    pub(super) wishes: Vec<RowWanted>,
     pub(super) whole: &'a dyn Fn(usize) -> bool,
 }
 
-pub(super) struct Model {
+pub(super) struct WgpuModel {
     pub(super) gpu: Arc<Gpu>,
     handle: Arc<Handle>,
-    pub(super) pool: Arc<Pool>,
+    pub(super) pool: Arc<PagePool>,
     sizes: Sizes,
     inv_freq: Vec<f32>,
-    room: Room,
-    embed: Vec<Step>,
-    layers: Vec<Layer>,
-    head: Head,
+    room: PassBuffers,
+    embed: Vec<Dispatch>,
+    layers: Vec<WgpuLayer>,
+    head: WgpuHead,
     /// Multiplications of a token in a layer.
     layer_operations: usize,
     vocab: usize,
     moving: Mutex<Moving>,
 }
 
-impl Model {
+impl WgpuModel {
     /// Copies a model to the device.
     pub(super) fn load(gpu: &Arc<Gpu>, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
         weights.check(config)?;
-        let pool = gpu.pool(PageShape::of(config));
+        let pool = gpu.pool(WgpuPageShape::of(config));
         let (owner, gpu) = (gpu, gpu.handle());
         let sizes = Sizes::of(config, gpu.binding_bytes());
         gpu.scoped(weights.total_bytes() as u64, || {
-            let room = Room::new(gpu, config, &sizes);
-            let table = Matrix::load(gpu, &[tensor(weights, "model.embed_tokens.weight")?], Rows::Stacked)?;
+            let room = PassBuffers::new(gpu, config, &sizes);
+            let table =
+                WgpuMatrix::load(gpu, &[tensor(weights, "model.embed_tokens.weight")?], RowOrder::Stacked)?;
             let embed = table.shards.iter().map(|shard| {
                 let words = gpu.filled("shard", &shard.words(table.width, 0, false), BufferUsages::UNIFORM);
-                let constants = [("DTYPE", Constant::U32(dtype_number(table.dtype)))];
-                Step::new(gpu, &EMBED, &constants, &[&words, &room.tokens, &shard.weights, &room.x])
+                let constants = [("DTYPE", KernelConstant::U32(dtype_number(table.dtype)))];
+                Dispatch::new(gpu, &EMBED, &constants, &[&words, &room.tokens, &shard.weights, &room.x])
             });
             let embed = embed.collect();
-            let layers =
-                (0..config.num_hidden_layers).map(|index| Layer::load(gpu, config, &room, index, weights));
+            let layers = (0..config.num_hidden_layers)
+                .map(|index| WgpuLayer::load(gpu, config, &room, index, weights));
             let layers: Vec<_> = layers.collect::<Result<_, _>>()?;
             let projection = if config.tie_word_embeddings {
                 table
             } else {
-                Matrix::load(gpu, &[tensor(weights, "lm_head.weight")?], Rows::Stacked)?
+                WgpuMatrix::load(gpu, &[tensor(weights, "lm_head.weight")?], RowOrder::Stacked)?
             };
-            let head = Head::load(gpu, config, (&room, &sizes), &projection, weights)?;
+            let head = WgpuHead::load(gpu, config, (&room, &sizes), &projection, weights)?;
             gpu.finish();
             let attention = config.hidden_size * (2 * config.q_dim() + 2 * config.kv_dim());
             Ok(Self {
@@ -147,7 +148,7 @@ impl Model {
         config: &ModelConfig,
         feeds: &mut [Feed<'_, GpuCache>],
         wanted: &Wanted<'_>,
-        mut take: impl FnMut(usize, Row<'_>),
+        mut take: impl FnMut(usize, WantedRow<'_>),
     ) -> Result<(), EngineError> {
         let _turn = self.handle.turn();
         let growths = self.growths(feeds)?;
@@ -180,7 +181,7 @@ impl Model {
     }
 
     /// What becomes of the caches: all have room, or none is changed.
-    fn growths(&self, feeds: &[Feed<'_, GpuCache>]) -> Result<Vec<Growth>, EngineError> {
+    fn growths(&self, feeds: &[Feed<'_, GpuCache>]) -> Result<Vec<CacheGrowth>, EngineError> {
         let missing = feeds.iter().map(|feed| feed.cache.missing(feed.tokens.len())).sum();
         let mut fresh = self.pool.take(missing)?.into_iter();
         Ok(feeds.iter().map(|feed| feed.cache.grow(feed.tokens.len(), &mut fresh)).collect())
@@ -203,9 +204,12 @@ impl Model {
         let at_once = (SUBMITTED_OPERATIONS / (self.layer_operations * tokens)).max(1);
         let copies = (!feeding.copies.is_empty()).then(|| {
             let jobs = gpu.filled("copies", &feeding.copies, BufferUsages::STORAGE);
-            let constants = [("PAGE_FOURS", Constant::U32(self.pool.shape().fours()))];
+            let constants = [("PAGE_FOURS", KernelConstant::U32(self.pool.shape().fours()))];
             let (pages, _) = self.pool.layers();
-            pages.iter().map(|pages| Step::new(gpu, &COPY, &constants, &[&jobs, pages])).collect::<Vec<_>>()
+            pages
+                .iter()
+                .map(|pages| Dispatch::new(gpu, &COPY, &constants, &[&jobs, pages]))
+                .collect::<Vec<_>>()
         });
         let mut pending: Vec<CommandBuffer> = Vec::new();
         let layers: Vec<_> = self.layers.iter().zip(&moving.sights).collect();
@@ -238,7 +242,7 @@ impl Model {
         rows: &[usize],
         wanted: &Wanted<'_>,
         moving: &mut Moving,
-        take: &mut impl FnMut(usize, Row<'_>),
+        take: &mut impl FnMut(usize, WantedRow<'_>),
     ) -> Result<(), EngineError> {
         let (gpu, room) = (&*self.handle, &self.room);
         let numbers: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
@@ -270,11 +274,11 @@ impl Model {
         {
             let bytes = readback.get_mapped_range(0..end).map_err(|error| gpu.lost(error.to_string()))?;
             let (choices, logits) = bytes.split_at(choices as usize);
-            let choices: &[Choice] = bytemuck::cast_slice(choices);
+            let choices: &[TokenChoice] = bytemuck::cast_slice(choices);
             let mut logits = bytemuck::cast_slice::<u8, f32>(logits).chunks_exact(self.vocab);
             for (row, choice) in choices.iter().enumerate() {
                 let logits = if whole.contains(&row) { logits.next().unwrap_or_default() } else { &[] };
-                take(start + row, Row { choice: *choice, logits });
+                take(start + row, WantedRow { choice: *choice, logits });
             }
         }
         readback.unmap();

@@ -19,14 +19,14 @@ const FIRST_PAGES: usize = 16;
 
 /// The sizes of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PageShape {
+pub(super) struct WgpuPageShape {
     pub(super) layers: usize,
     kv_heads: usize,
     /// Numbers of a head's keys or values, with zeros up to whole fours.
     pub(super) padded: usize,
 }
 
-impl PageShape {
+impl WgpuPageShape {
     pub(super) fn of(config: &ModelConfig) -> Self {
         let padded = config.head_dim.next_multiple_of(4);
         Self { layers: config.num_hidden_layers, kv_heads: config.num_key_value_heads, padded }
@@ -49,28 +49,28 @@ impl PageShape {
 }
 
 /// A page that somebody has. It goes back when nobody has it any more.
-pub(super) struct Page {
+pub(super) struct WgpuPage {
     index: u32,
-    pool: Arc<Pool>,
+    pool: Arc<PagePool>,
 }
 
-impl Page {
+impl WgpuPage {
     /// Its number, in the buffers of all layers.
     pub(super) fn index(&self) -> u32 {
         self.index
     }
 }
 
-impl Drop for Page {
+impl Drop for WgpuPage {
     fn drop(&mut self) {
         self.pool.lock().free.push(self.index);
     }
 }
 
 /// All pages of one shape on a device.
-pub(super) struct Pool {
+pub(super) struct PagePool {
     gpu: Arc<Handle>,
-    shape: PageShape,
+    shape: WgpuPageShape,
     /// Most pages that there may be.
     most: usize,
     state: Mutex<State>,
@@ -89,8 +89,8 @@ struct State {
     generation: u64,
 }
 
-impl Pool {
-    pub(super) fn new(gpu: Arc<Handle>, shape: PageShape) -> Self {
+impl PagePool {
+    pub(super) fn new(gpu: Arc<Handle>, shape: WgpuPageShape) -> Self {
         let most = (gpu.binding_bytes() as usize / shape.layer_bytes())
             .min(gpu.cache_bytes() as usize / shape.bytes());
         Self { gpu, shape, most, state: Mutex::default() }
@@ -100,7 +100,7 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn shape(&self) -> PageShape {
+    pub(super) fn shape(&self) -> WgpuPageShape {
         self.shape
     }
 
@@ -125,7 +125,7 @@ impl Pool {
     /// Pages that nobody else has; what is in them is anything.
     ///
     /// Fails when there are not as many, and none are taken; or when the device is lost.
-    pub(super) fn take(self: &Arc<Self>, count: usize) -> Result<Vec<Arc<Page>>, EngineError> {
+    pub(super) fn take(self: &Arc<Self>, count: usize) -> Result<Vec<Arc<WgpuPage>>, EngineError> {
         let mut state = self.lock();
         if let Some(missing) = count.checked_sub(state.free.len()).filter(|missing| *missing > 0) {
             let needed = state.pages + missing;
@@ -149,7 +149,7 @@ impl Pool {
         }
         let rest = state.free.len() - count;
         let taken = state.free.split_off(rest);
-        Ok(taken.into_iter().map(|index| Arc::new(Page { index, pool: Arc::clone(self) })).collect())
+        Ok(taken.into_iter().map(|index| Arc::new(WgpuPage { index, pool: Arc::clone(self) })).collect())
     }
 
     /// Makes the buffers larger, layer by layer, so that only one of them is there twice at a time.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// A model configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum ModelConfigError {
     /// The text is not a JSON object of the expected form.
     #[error("config.json is not valid JSON: {0}; give the file as Hugging Face wrote it")]
     Json(#[from] serde_json::Error),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::{ConfigError, Family, MAX_CONFIG_BYTES, ModelConfig, RopeScaling};
+use super::{Family, MAX_CONFIG_BYTES, ModelConfig, ModelConfigError, RopeScaling};
 
 type Object = Map<String, Value>;
 
@@ -15,8 +15,8 @@ impl ModelConfig {
     ///
     /// # Errors
     /// When the file cannot be read, or as [`ModelConfig::from_json`].
-    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let read = |source| ConfigError::Read { path: path.to_owned(), source };
+    pub fn from_file(path: &Path) -> Result<Self, ModelConfigError> {
+        let read = |source| ModelConfigError::Read { path: path.to_owned(), source };
         let mut text = String::new();
         let file = File::open(path).map_err(read)?;
         file.take(MAX_CONFIG_BYTES + 1).read_to_string(&mut text).map_err(read)?;
@@ -28,9 +28,9 @@ impl ModelConfig {
     /// # Errors
     /// When the text is malformed, a size is out of range, or the model needs something this decoder does not have:
     /// another family, a sliding window in use, another activation than silu, or an unknown rope type.
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+    pub fn from_json(text: &str) -> Result<Self, ModelConfigError> {
         if text.len() as u64 > MAX_CONFIG_BYTES {
-            return Err(ConfigError::TooLarge { bytes: text.len() as u64, limit: MAX_CONFIG_BYTES });
+            return Err(ModelConfigError::TooLarge { bytes: text.len() as u64, limit: MAX_CONFIG_BYTES });
         }
         let root: Object = serde_json::from_str(text)?;
         let family = family(&root)?;
@@ -46,7 +46,7 @@ impl ModelConfig {
             }
             None => {
                 let text = "without head_dim, num_attention_heads must divide hidden_size";
-                return Err(ConfigError::Inconsistent(text.into()));
+                return Err(ModelConfigError::Inconsistent(text.into()));
             }
         };
         let (rope_theta, rope_scaling) = rope(&root)?;
@@ -76,22 +76,22 @@ impl ModelConfig {
     }
 }
 
-fn family(root: &Object) -> Result<Family, ConfigError> {
+fn family(root: &Object) -> Result<Family, ModelConfigError> {
     match root.get("model_type").and_then(Value::as_str) {
         Some("qwen3") => Ok(Family::Qwen3),
         Some("qwen2") => Ok(Family::Qwen2),
         Some("llama") => Ok(Family::Llama),
         Some(other) => Err(unsupported(format!("model_type `{}`", shorten(other)))),
-        None => Err(ConfigError::Field { field: "model_type", wanted: "qwen3, qwen2 or llama" }),
+        None => Err(ModelConfigError::Field { field: "model_type", wanted: "qwen3, qwen2 or llama" }),
     }
 }
 
-fn refuse_unsupported(root: &Object) -> Result<(), ConfigError> {
+fn refuse_unsupported(root: &Object) -> Result<(), ModelConfigError> {
     match root.get("hidden_act") {
         None | Some(Value::Null) => {}
         Some(Value::String(act)) if act == "silu" => {}
         Some(Value::String(act)) => return Err(unsupported(format!("hidden_act `{}`", shorten(act)))),
-        Some(_) => return Err(ConfigError::Field { field: "hidden_act", wanted: "\"silu\"" }),
+        Some(_) => return Err(ModelConfigError::Field { field: "hidden_act", wanted: "\"silu\"" }),
     }
     if root.get("quantization_config").is_some_and(|v| !v.is_null()) {
         return Err(unsupported("a quantized model".into()));
@@ -101,7 +101,7 @@ fn refuse_unsupported(root: &Object) -> Result<(), ConfigError> {
 
 /// A window is in use when a layer is named as sliding, or, in files without `layer_types`, when the switch is on, a
 /// width is given and at least one layer lies above `max_window_layers`.
-fn refuse_sliding_window(root: &Object, layers: usize) -> Result<(), ConfigError> {
+fn refuse_sliding_window(root: &Object, layers: usize) -> Result<(), ModelConfigError> {
     let in_use = match root.get("layer_types") {
         Some(Value::Array(types)) => types.iter().any(|t| t.as_str() != Some("full_attention")),
         _ => {
@@ -113,16 +113,18 @@ fn refuse_sliding_window(root: &Object, layers: usize) -> Result<(), ConfigError
     if in_use { Err(unsupported("a sliding attention window".into())) } else { Ok(()) }
 }
 
-fn rope(root: &Object) -> Result<(f64, RopeScaling), ConfigError> {
+fn rope(root: &Object) -> Result<(f64, RopeScaling), ModelConfigError> {
     let newer = match root.get("rope_parameters") {
         None | Some(Value::Null) => None,
         Some(Value::Object(object)) => Some(object),
-        Some(_) => return Err(ConfigError::Field { field: "rope_parameters", wanted: "an object" }),
+        Some(_) => return Err(ModelConfigError::Field { field: "rope_parameters", wanted: "an object" }),
     };
     let older = match root.get("rope_scaling") {
         None | Some(Value::Null) => None,
         Some(Value::Object(object)) => Some(object),
-        Some(_) => return Err(ConfigError::Field { field: "rope_scaling", wanted: "an object or null" }),
+        Some(_) => {
+            return Err(ModelConfigError::Field { field: "rope_scaling", wanted: "an object or null" });
+        }
     };
     let theta_inside = match newer.or(older) {
         Some(object) => number(object, "rope_theta")?,
@@ -139,9 +141,11 @@ fn rope(root: &Object) -> Result<(f64, RopeScaling), ConfigError> {
     }
     let Some(object) = newer.or(older) else { return Ok((theta, RopeScaling::Default)) };
     let kind = object.get("rope_type").or_else(|| object.get("type"));
-    let needed = |field, wanted| number(object, field)?.ok_or(ConfigError::Field { field, wanted });
+    let needed = |field, wanted| number(object, field)?.ok_or(ModelConfigError::Field { field, wanted });
     let scaling = match kind {
-        None => return Err(ConfigError::Field { field: "rope_type", wanted: "default, linear or llama3" }),
+        None => {
+            return Err(ModelConfigError::Field { field: "rope_type", wanted: "default, linear or llama3" });
+        }
         Some(Value::String(kind)) => match kind.as_str() {
             "default" => RopeScaling::Default,
             "linear" => RopeScaling::Linear { factor: needed("factor", "a number >= 1")? },
@@ -153,13 +157,13 @@ fn rope(root: &Object) -> Result<(f64, RopeScaling), ConfigError> {
             },
             other => return Err(unsupported(format!("rope type `{}`", shorten(other)))),
         },
-        Some(_) => return Err(ConfigError::Field { field: "rope_type", wanted: "a text" }),
+        Some(_) => return Err(ModelConfigError::Field { field: "rope_type", wanted: "a text" }),
     };
     Ok((theta, scaling))
 }
 
-fn unsupported(feature: String) -> ConfigError {
-    ConfigError::Unsupported { feature }
+fn unsupported(feature: String) -> ModelConfigError {
+    ModelConfigError::Unsupported { feature }
 }
 
 /// Texts of a hostile file must not fill our logs.
@@ -167,41 +171,43 @@ fn shorten(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(40).collect()
 }
 
-fn size(object: &Object, field: &'static str) -> Result<usize, ConfigError> {
-    size_or_null(object, field)?.ok_or(ConfigError::Field { field, wanted: "a whole number" })
+fn size(object: &Object, field: &'static str) -> Result<usize, ModelConfigError> {
+    size_or_null(object, field)?.ok_or(ModelConfigError::Field { field, wanted: "a whole number" })
 }
 
-fn size_or_null(object: &Object, field: &'static str) -> Result<Option<usize>, ConfigError> {
+fn size_or_null(object: &Object, field: &'static str) -> Result<Option<usize>, ModelConfigError> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => value
             .as_u64()
             .and_then(|v| usize::try_from(v).ok())
             .map(Some)
-            .ok_or(ConfigError::Field { field, wanted: "a whole number" }),
+            .ok_or(ModelConfigError::Field { field, wanted: "a whole number" }),
     }
 }
 
-fn number(object: &Object, field: &'static str) -> Result<Option<f64>, ConfigError> {
+fn number(object: &Object, field: &'static str) -> Result<Option<f64>, ModelConfigError> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_f64().map(Some).ok_or(ConfigError::Field { field, wanted: "a number" }),
+        Some(value) => value.as_f64().map(Some).ok_or(ModelConfigError::Field { field, wanted: "a number" }),
     }
 }
 
-fn flag(object: &Object, field: &'static str) -> Result<Option<bool>, ConfigError> {
+fn flag(object: &Object, field: &'static str) -> Result<Option<bool>, ModelConfigError> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_bool().map(Some).ok_or(ConfigError::Field { field, wanted: "true or false" }),
+        Some(value) => {
+            value.as_bool().map(Some).ok_or(ModelConfigError::Field { field, wanted: "true or false" })
+        }
     }
 }
 
-fn token_id(value: &Value, field: &'static str) -> Result<u32, ConfigError> {
+fn token_id(value: &Value, field: &'static str) -> Result<u32, ModelConfigError> {
     let id = value.as_u64().and_then(|v| u32::try_from(v).ok());
-    id.ok_or(ConfigError::Field { field, wanted: "a token id or null" })
+    id.ok_or(ModelConfigError::Field { field, wanted: "a token id or null" })
 }
 
-fn token(object: &Object, field: &'static str) -> Result<Option<u32>, ConfigError> {
+fn token(object: &Object, field: &'static str) -> Result<Option<u32>, ModelConfigError> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(None),
         // Older files write -1 for "none".
@@ -210,7 +216,7 @@ fn token(object: &Object, field: &'static str) -> Result<Option<u32>, ConfigErro
     }
 }
 
-fn tokens(object: &Object, field: &'static str) -> Result<Vec<u32>, ConfigError> {
+fn tokens(object: &Object, field: &'static str) -> Result<Vec<u32>, ModelConfigError> {
     match object.get(field) {
         Some(Value::Array(list)) => list.iter().map(|v| token_id(v, field)).collect(),
         _ => Ok(token(object, field)?.into_iter().collect()),

@@ -1,6 +1,6 @@
 //! Rotary position embedding: inverse frequencies and their scalings.
 
-use super::ConfigError;
+use super::ModelConfigError;
 
 /// How rotary frequencies are stretched beyond the length the model was pre-trained with.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,7 +26,7 @@ pub enum RopeScaling {
 }
 
 impl RopeScaling {
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(super) fn validate(&self) -> Result<(), ModelConfigError> {
         let ok = match *self {
             Self::Default => true,
             Self::Linear { factor } => factor.is_finite() && factor >= 1.0,
@@ -42,7 +42,7 @@ impl RopeScaling {
         if ok {
             Ok(())
         } else {
-            Err(ConfigError::Inconsistent(format!(
+            Err(ModelConfigError::Inconsistent(format!(
                 "rope scaling {self:?} is out of range: factor >= 1 and 0 < low_freq_factor < high_freq_factor"
             )))
         }

@@ -64,7 +64,7 @@ fn what_is_not_supported_is_named() {
         ("llama", r#","rope_parameters":{"rope_type":"default","partial_rotary_factor":0.5}"#, "partial"),
     ] {
         let error = ModelConfig::from_json(&text(kind, extra)).unwrap_err();
-        assert!(matches!(error, ConfigError::Unsupported { .. }), "{error}");
+        assert!(matches!(error, ModelConfigError::Unsupported { .. }), "{error}");
         assert!(error.to_string().contains(named), "{error}");
     }
     let unused = r#","use_sliding_window":true,"sliding_window":32,"max_window_layers":2"#;

@@ -14,9 +14,9 @@ const ELEMENT_BYTES: u64 = 64;
 
 /// The bytes that one rendering still may make.
 #[derive(Clone)]
-pub(crate) struct Budget(Arc<AtomicU64>);
+pub(crate) struct RenderBudget(Arc<AtomicU64>);
 
-impl Budget {
+impl RenderBudget {
     pub(crate) fn new() -> Self {
         Self(Arc::new(AtomicU64::new(MAX_RENDER_BYTES)))
     }

@@ -3,7 +3,7 @@
 use minijinja::value::{Kwargs, Rest, StringInput, ValueOrKwargs};
 use minijinja::{Environment, Error, State, Value, filters};
 
-use super::budget::{self, Budget};
+use super::budget::{self, RenderBudget};
 use super::text::{join_values, replaced_size, strip};
 use super::{json, python};
 
@@ -35,7 +35,7 @@ fn charged_builtins() -> Vec<(&'static str, Value)> {
 const UNAVAILABLE: [&str; 8] = ["batch", "chain", "format", "lines", "pprint", "slice", "split", "zip"];
 
 /// Puts the filters of chat templates into the environment of one rendering.
-pub(crate) fn install(env: &mut Environment<'_>, budget: &Budget) {
+pub(crate) fn install(env: &mut Environment<'_>, budget: &RenderBudget) {
     for name in UNAVAILABLE {
         env.remove_filter(name);
     }

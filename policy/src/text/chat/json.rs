@@ -4,7 +4,7 @@
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
-use super::budget::Budget;
+use super::budget::RenderBudget;
 use super::python;
 
 /// Widest indentation of `tojson(indent=..)`; wider is refused.
@@ -21,7 +21,7 @@ struct Layout {
 
 /// `value | tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`.
 pub(crate) fn tojson(
-    budget: &Budget,
+    budget: &RenderBudget,
     value: &Value,
     ensure_ascii: Option<bool>,
     kwargs: &Kwargs,
@@ -62,7 +62,13 @@ pub(crate) fn tojson(
 }
 
 impl Layout {
-    fn write(&self, out: &mut String, value: &Value, budget: &Budget, depth: usize) -> Result<(), Error> {
+    fn write(
+        &self,
+        out: &mut String,
+        value: &Value,
+        budget: &RenderBudget,
+        depth: usize,
+    ) -> Result<(), Error> {
         let indentation = self.indent.map_or(0, |indent| indent * depth) + self.item_separator.len();
         budget.charge(python::node_bytes(value).saturating_add(indentation as u64))?;
         if depth > python::MAX_VALUE_DEPTH {
@@ -179,7 +185,7 @@ mod tests {
 
     fn dump(json: serde_json::Value, options: &[(&str, Value)]) -> Result<String, Error> {
         let kwargs: Kwargs = options.iter().cloned().collect();
-        Ok(tojson(&Budget::new(), &python::from_json(&json), None, &kwargs)?.to_string())
+        Ok(tojson(&RenderBudget::new(), &python::from_json(&json), None, &kwargs)?.to_string())
     }
 
     #[test]

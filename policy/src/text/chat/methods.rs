@@ -3,13 +3,13 @@
 use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
-use super::budget::Budget;
+use super::budget::RenderBudget;
 use super::python;
 use super::text::{join_values, replaced_size, strip};
 
 /// Answers a method call on a plain value. The result is charged to the budget.
 pub(crate) fn call(
-    budget: &Budget,
+    budget: &RenderBudget,
     state: &mut State<'_, '_>,
     value: &Value,
     method: &str,
@@ -23,7 +23,7 @@ pub(crate) fn call(
 }
 
 fn string_method(
-    budget: &Budget,
+    budget: &RenderBudget,
     state: &mut State<'_, '_>,
     text: &str,
     value: &Value,

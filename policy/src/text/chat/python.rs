@@ -3,7 +3,7 @@
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-use super::budget::Budget;
+use super::budget::RenderBudget;
 
 /// Deepest nesting of lists and maps that is printed or written as JSON. serde_json reads at most 128 levels, so only a
 /// template that nests its own values can reach this.
@@ -38,7 +38,7 @@ pub(crate) fn is_space(c: char) -> bool {
 }
 
 /// The value as Python's `str()` prints it.
-pub(crate) fn text(value: &Value, budget: &Budget) -> Result<String, Error> {
+pub(crate) fn text(value: &Value, budget: &RenderBudget) -> Result<String, Error> {
     if let Some(text) = value.as_str() {
         budget.charge(text.len() as u64)?;
         return Ok(text.to_owned());
@@ -57,7 +57,7 @@ pub(crate) fn as_float(value: &Value) -> Option<f64> {
 }
 
 /// Appends Python's `repr()` of a value; an undefined value is empty, as Jinja2 prints it.
-fn write_repr(out: &mut String, value: &Value, budget: &Budget, depth: usize) -> Result<(), Error> {
+fn write_repr(out: &mut String, value: &Value, budget: &RenderBudget, depth: usize) -> Result<(), Error> {
     // A list that holds another twice doubles in print: every node pays as it is written, not at the end.
     budget.charge(node_bytes(value))?;
     if depth > MAX_VALUE_DEPTH {
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn containers_print_as_in_python() {
         let json = serde_json::json!({"b": [1, 2.0, true, null], "a": "it's", "c": "\"'\n\u{1}é", "d": {}});
-        let got = text(&from_json(&json), &Budget::new()).unwrap();
+        let got = text(&from_json(&json), &RenderBudget::new()).unwrap();
         assert_eq!(got, r#"{'b': [1, 2.0, True, None], 'a': "it's", 'c': '"\'\n\x01é', 'd': {}}"#);
     }
 
@@ -222,7 +222,7 @@ mod tests {
             "\u{94d}👦🏽\u{fe0f}ï"
         ]);
         let want = r"['\xa0\xad\u200d\u2028\u3000\ue000\U000e0001', '".to_owned() + "\u{94d}👦🏽\u{fe0f}ï']";
-        assert_eq!(text(&from_json(&json), &Budget::new()).unwrap(), want);
+        assert_eq!(text(&from_json(&json), &RenderBudget::new()).unwrap(), want);
     }
 
     #[test]
@@ -231,6 +231,6 @@ mod tests {
         for _ in 0..=MAX_VALUE_DEPTH {
             value = Value::from(vec![value]);
         }
-        assert!(text(&value, &Budget::new()).is_err());
+        assert!(text(&value, &RenderBudget::new()).is_err());
     }
 }

@@ -9,7 +9,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 
-use super::budget::{self, Budget};
+use super::budget::{self, RenderBudget};
 use super::{ChatTime, filters, methods, operators, python};
 
 /// Instructions that one rendering may execute. A message of a usual template takes 50 to 150.
@@ -73,7 +73,7 @@ fn run(
     now: Option<ChatTime>,
 ) -> Result<String, Error> {
     let compiled = compile(source)?;
-    let budget = Budget::new();
+    let budget = RenderBudget::new();
     let mut env = environment(&budget, now);
     env.set_fuel(Some(MAX_FUEL.min(MAX_FIXED_TEXT_BYTES / longest_fixed_text(&compiled).max(1))));
     let root = Value::from_pairs(
@@ -140,7 +140,7 @@ fn longest_fixed_text(compiled: &CompiledTemplate<'_>) -> u64 {
     texts.max().unwrap_or(0)
 }
 
-fn environment(budget: &Budget, now: Option<ChatTime>) -> Environment<'static> {
+fn environment(budget: &RenderBudget, now: Option<ChatTime>) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_recursion_limit(MAX_RECURSION);
     filters::install(&mut env, budget);

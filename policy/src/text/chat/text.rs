@@ -2,7 +2,7 @@
 
 use minijinja::{Error, Value};
 
-use super::budget::Budget;
+use super::budget::RenderBudget;
 use super::python;
 
 /// `str.strip` and its one-sided forms: white space by default, else any of `chars`.
@@ -13,7 +13,7 @@ pub(crate) fn strip<'a>(text: &'a str, start: bool, end: bool, chars: Option<&st
 }
 
 /// `glue.join(items)`, with Python's text of each item.
-pub(crate) fn join_values(budget: &Budget, items: &Value, glue: &str) -> Result<Value, Error> {
+pub(crate) fn join_values(budget: &RenderBudget, items: &Value, glue: &str) -> Result<Value, Error> {
     let mut out = String::new();
     for (index, item) in items.try_iter()?.enumerate() {
         if index > 0 {

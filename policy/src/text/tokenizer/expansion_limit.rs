@@ -51,7 +51,7 @@ struct Parts {
 
 /// How many times as long a text becomes at most.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Growth {
+pub(super) struct ExpansionLimit {
     /// In front of the model.
     normalized: u64,
     /// Behind it, tokens in place of pieces.
@@ -59,7 +59,7 @@ pub(super) struct Growth {
     decoded: u64,
 }
 
-impl Growth {
+impl ExpansionLimit {
     /// Looks at a `tokenizer.json` before the `tokenizers` crate reads the whole: that normalizes its added tokens at once.
     pub(super) fn of_file(bytes: &[u8]) -> Result<Self, TokenizerError> {
         let parts: Parts =

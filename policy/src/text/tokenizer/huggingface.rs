@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::{AddedToken, PostProcessorWrapper};
 
-use super::expansion_limit::Growth;
+use super::expansion_limit::ExpansionLimit;
 use super::guard::guarded;
 use super::{
     CHAT_TEMPLATE_FILE, MAX_TOKENIZER_BYTES, MAX_TOKENIZER_CONFIG_BYTES, TOKENIZER_CONFIG_FILE,
@@ -50,7 +50,7 @@ pub(super) struct Chat {
 #[derive(Debug, Clone)]
 pub struct HfTokenizer {
     inner: tokenizers::Tokenizer,
-    growth: Growth,
+    growth: ExpansionLimit,
     /// The special tokens' texts by their names in tokenizer_config.json, such as `eos_token`.
     pub(super) special_tokens: BTreeMap<String, String>,
     pub(super) chat_template: Option<ChatTemplate>,
@@ -94,7 +94,7 @@ impl HfTokenizer {
     /// # Errors
     /// When either is malformed, they contradict each other, or texts could grow beyond all limits.
     pub fn from_bytes(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Self, TokenizerError> {
-        let growth = Growth::of_file(tokenizer)?;
+        let growth = ExpansionLimit::of_file(tokenizer)?;
         let mut inner =
             guarded(|| tokenizers::Tokenizer::from_bytes(tokenizer)).map_err(TokenizerError::Malformed)?;
         let growth = growth.with_model(inner.get_model())?;

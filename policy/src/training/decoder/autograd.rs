@@ -18,12 +18,12 @@ use super::parameter_map::LayerPlace;
 use super::scored::{Activations, Scores, Slopes};
 use super::{Decoder, DecoderError, Gradients};
 use crate::training::packed::Target;
-use attention::{Attention, Inputs};
-use layer::Layer;
-use shared::Shared;
+use attention::{Attention, AttentionTensors};
+use layer::AutogradLayer;
+use shared::PackTensors;
 
 /// What the way back needs.
-pub(super) struct Kept {
+pub(super) struct KeptTensors {
     layers: Vec<KeptLayer>,
     /// The residual stream after the last layer.
     last: Tensor,
@@ -38,7 +38,7 @@ enum KeptLayer {
 struct Graphs {
     input: Var,
     /// Queries, keys and values, as a graph over `input`.
-    projected: Inputs,
+    projected: AttentionTensors,
     attended: Var,
     /// Of `input` and `attended`.
     output: Tensor,
@@ -49,9 +49,9 @@ impl Graphs {
         decoder: &Decoder,
         place: &LayerPlace,
         x: &Tensor,
-        shared: &Shared<'_>,
+        shared: &PackTensors<'_>,
     ) -> Result<Self, DecoderError> {
-        let layer = Layer::new(decoder, place);
+        let layer = AutogradLayer::new(decoder, place);
         let input = Var::from_tensor(x)?;
         let projected = layer.before_attention(input.as_tensor(), shared)?;
         let inputs = projected.each_ref().map(Tensor::detach);
@@ -65,7 +65,7 @@ impl Graphs {
         self,
         decoder: &Decoder,
         place: &LayerPlace,
-        shared: &Shared<'_>,
+        shared: &PackTensors<'_>,
         d: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor, DecoderError> {
@@ -88,7 +88,7 @@ impl Graphs {
     }
 }
 
-fn attention<'a>(decoder: &'a Decoder, shared: &'a Shared<'a>) -> Attention<'a> {
+fn attention<'a>(decoder: &'a Decoder, shared: &'a PackTensors<'a>) -> Attention<'a> {
     Attention { config: &decoder.config, shared, compute: decoder.compute }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn score_for_training(
     batch: &Batch,
     targets: &[Target],
     activations: Activations,
-) -> Result<(Scores, Kept), DecoderError> {
+) -> Result<(Scores, KeptTensors), DecoderError> {
     let mut layers = Vec::new();
     let last = trunk(decoder, batch, |graphs| {
         layers.push(match activations {
@@ -112,7 +112,7 @@ pub(super) fn score_for_training(
             Activations::Recompute => KeptLayer::Input(graphs.input.as_detached_tensor()),
         });
     })?;
-    Ok((head::score(decoder, &last, targets)?, Kept { layers, last }))
+    Ok((head::score(decoder, &last, targets)?, KeptTensors { layers, last }))
 }
 
 /// Logits of some rows, `[rows, vocabulary]`.
@@ -123,7 +123,7 @@ pub(super) fn logits(decoder: &Decoder, batch: &Batch, rows: &[usize]) -> Result
 
 /// Runs embedding and layers, and gives the graphs of each layer to `keep`.
 fn trunk(decoder: &Decoder, batch: &Batch, mut keep: impl FnMut(Graphs)) -> Result<Tensor, DecoderError> {
-    let shared = Shared::new(&decoder.config, batch, &decoder.device)?;
+    let shared = PackTensors::new(&decoder.config, batch, &decoder.device)?;
     let table = decoder.vars[decoder.places.embedding].1.as_detached_tensor();
     let mut x = table.index_select(&ids(decoder, batch)?, 0)?;
     for place in &decoder.places.layers {
@@ -138,7 +138,7 @@ fn ids(decoder: &Decoder, batch: &Batch) -> Result<Tensor, DecoderError> {
     Ok(Tensor::from_slice(&batch.ids, batch.rows(), &decoder.device)?)
 }
 
-impl Kept {
+impl KeptTensors {
     /// Adds the gradient of every parameter to `gradients`.
     pub(super) fn backward(
         self,
@@ -147,7 +147,7 @@ impl Kept {
         slopes: Slopes<'_>,
         gradients: &mut Gradients,
     ) -> Result<(), DecoderError> {
-        let shared = Shared::new(&decoder.config, batch, &decoder.device)?;
+        let shared = PackTensors::new(&decoder.config, batch, &decoder.device)?;
         let mut d = head::backward(decoder, &self.last, slopes, gradients)?;
         for (place, kept) in decoder.places.layers.iter().zip(self.layers).rev() {
             let graphs = match kept {

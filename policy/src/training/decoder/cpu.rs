@@ -15,15 +15,15 @@ mod rms_norm;
 mod swiglu;
 mod workspace;
 
-pub(super) use workspace::Shelf;
+pub(super) use workspace::WorkspaceSlot;
 
 use super::batch::Batch;
 use super::scored::{Activations, Scores, Slopes};
 use super::{Decoder, DecoderError, Gradients};
 use crate::training::packed::Target;
-use head::Head;
-use layer::{Layer, Trace};
-use workspace::{Lease, Workspace, fit};
+use head::DecoderHead;
+use layer::{DecoderLayer, Trace};
+use workspace::{BorrowedWorkspace, DecoderWorkspace, fit};
 
 /// Elements that one parallel task works on. Fixed, so that sums do not depend on the number of threads.
 const TASK_ELEMENTS: usize = 1 << 14;
@@ -34,8 +34,8 @@ fn task_rows(width: usize) -> usize {
 }
 
 /// What the way back needs.
-pub(super) struct Kept<'a> {
-    workspace: Lease<'a>,
+pub(super) struct KeptWorkspace<'a> {
+    workspace: BorrowedWorkspace<'a>,
     /// log Σ exp of each target's logits.
     normalisers: Vec<f32>,
     activations: Activations,
@@ -52,11 +52,11 @@ pub(super) fn score_for_training<'a>(
     batch: &Batch,
     targets: &[Target],
     activations: Activations,
-) -> Result<(Scores, Kept<'a>), DecoderError> {
+) -> Result<(Scores, KeptWorkspace<'a>), DecoderError> {
     in_pool(|| {
         let mut workspace = decoder.shelf.lease();
         let (scores, normalisers) = forward(decoder, batch, targets, Some(activations), &mut workspace)?;
-        Ok((scores, Kept { workspace, normalisers, activations }))
+        Ok((scores, KeptWorkspace { workspace, normalisers, activations }))
     })
 }
 
@@ -66,13 +66,13 @@ fn forward(
     batch: &Batch,
     targets: &[Target],
     activations: Option<Activations>,
-    workspace: &mut Workspace,
+    workspace: &mut DecoderWorkspace,
 ) -> Result<(Scores, Vec<f32>), DecoderError> {
     let parameters = parameters::lock(decoder.vars());
     let weights = parameters::slices(&parameters)?;
     let last = trunk(decoder, &weights, batch, activations, workspace);
-    let Workspace { residuals, head, .. } = workspace;
-    Ok(Head::new(decoder, &weights, activations).score(&residuals[last], targets, head))
+    let DecoderWorkspace { residuals, head, .. } = workspace;
+    Ok(DecoderHead::new(decoder, &weights, activations).score(&residuals[last], targets, head))
 }
 
 /// Logits of some rows, `[rows, vocabulary]`.
@@ -82,7 +82,7 @@ pub(super) fn logits(decoder: &Decoder, batch: &Batch, rows: &[usize]) -> Result
         let parameters = parameters::lock(decoder.vars());
         let weights = parameters::slices(&parameters)?;
         let last = trunk(decoder, &weights, batch, None, &mut workspace);
-        Ok(Head::new(decoder, &weights, None).logits(&workspace.residuals[last], rows))
+        Ok(DecoderHead::new(decoder, &weights, None).logits(&workspace.residuals[last], rows))
     })
 }
 
@@ -93,7 +93,7 @@ fn trunk(
     weights: &[&[f32]],
     batch: &Batch,
     activations: Option<Activations>,
-    workspace: &mut Workspace,
+    workspace: &mut DecoderWorkspace,
 ) -> usize {
     let layers = &decoder.places.layers;
     let (streams, traces) = match activations {
@@ -101,7 +101,7 @@ fn trunk(
         Some(Activations::Recompute) => (layers.len() + 1, 1),
         None => (2, 1),
     };
-    let Workspace { residuals, traces: kept, scratch, .. } = workspace;
+    let DecoderWorkspace { residuals, traces: kept, scratch, .. } = workspace;
     // Never fewer than before: a pass that keeps nothing must not free what the next one needs.
     residuals.resize_with(streams.max(residuals.len()), Vec::new);
     let size = batch.rows() * decoder.config.hidden_size;
@@ -110,7 +110,7 @@ fn trunk(
     embed(weights[decoder.places.embedding], &batch.ids, &mut residuals[0]);
     let mut at = 0;
     for (index, place) in layers.iter().enumerate() {
-        let layer = Layer::new(&decoder.config, place, weights, batch);
+        let layer = DecoderLayer::new(&decoder.config, place, weights, batch);
         let trace = &mut kept[index % traces];
         let next = (at + 1) % streams;
         let mut output = std::mem::take(&mut residuals[next]);
@@ -122,7 +122,7 @@ fn trunk(
     at
 }
 
-impl Kept<'_> {
+impl KeptWorkspace<'_> {
     /// Adds the gradient of every parameter to `gradients`.
     pub(super) fn backward(
         mut self,
@@ -135,11 +135,11 @@ impl Kept<'_> {
             let parameters = parameters::lock(decoder.vars());
             let weights = parameters::slices(&parameters)?;
             let mut gradients = gradients.host()?;
-            let Workspace { residuals, traces, scratch, head, d_residual } = &mut *self.workspace;
+            let DecoderWorkspace { residuals, traces, scratch, head, d_residual } = &mut *self.workspace;
             let layers = &decoder.places.layers;
             fit(d_residual, batch.rows() * decoder.config.hidden_size);
             d_residual.fill(0.0);
-            Head::new(decoder, &weights, Some(self.activations)).backward(
+            DecoderHead::new(decoder, &weights, Some(self.activations)).backward(
                 &residuals[layers.len()],
                 &self.normalisers,
                 slopes,
@@ -148,7 +148,7 @@ impl Kept<'_> {
                 head,
             );
             for (index, place) in layers.iter().enumerate().rev() {
-                let layer = Layer::new(&decoder.config, place, &weights, batch);
+                let layer = DecoderLayer::new(&decoder.config, place, &weights, batch);
                 let trace = match self.activations {
                     Activations::Keep => &mut traces[index],
                     Activations::Recompute => {

@@ -26,8 +26,8 @@ pub enum Activations {
 
 /// Scores of a pack, with what it takes to go back from them.
 ///
-/// The parameters must not change before [`Scored::backward`] was called.
-pub struct Scored<'a> {
+/// The parameters must not change before [`ScoredPack::backward`] was called.
+pub struct ScoredPack<'a> {
     pub(super) decoder: &'a Decoder,
     pub(super) batch: Batch,
     pub(super) targets: Vec<Target>,
@@ -35,7 +35,7 @@ pub struct Scored<'a> {
     pub(super) kept: Kept<'a>,
 }
 
-impl Scored<'_> {
+impl ScoredPack<'_> {
     /// Log-probs and entropies, one for each target.
     #[must_use]
     pub fn scores(&self) -> &Scores {

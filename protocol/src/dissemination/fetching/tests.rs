@@ -17,14 +17,14 @@ fn node(peer: PublicKey) -> Relay {
         source: false,
         serves: false,
         keep_versions: 3,
-        mode: Mode::Echo,
+        mode: DisseminationMode::Echo,
         seed: [1; 32],
     };
     let mut relay = Relay::new(config);
     let manifest = Arc::new(manifest(1, 1 << 20, 1 << 20, false));
     let wanted = [PieceIndex(0)].into_iter().collect();
     relay.handle(UnixMillis(0), Input::Announced { manifest, have: Default::default(), wanted });
-    relay.handle(UnixMillis(0), Input::Neighbours(vec![(peer, Role::Parent)]));
+    relay.handle(UnixMillis(0), Input::Neighbours(vec![(peer, NeighbourRole::Parent)]));
     relay
 }
 
@@ -36,7 +36,7 @@ fn end_all(relay: &mut Relay, times: u64, peer: PublicKey, end: &Input) -> BTree
         relay.handle(now, Input::Opened(peer));
         relay.handle(now, end.clone());
         while let Some(output) = relay.poll_output() {
-            if let Output::AskNeighbours { lost } = output {
+            if let RelayOutput::AskNeighbours { lost } = output {
                 told.extend(lost);
             }
         }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::dissemination::neighbours::Asked;
+use crate::dissemination::neighbours::RequestedBlock;
 use crate::dissemination::simulation::manifest;
-use crate::dissemination::{Input, Mode, RelayConfig, Role};
+use crate::dissemination::{DisseminationMode, Input, NeighbourRole, RelayConfig};
 use crate::snapshot::blocks::GROUP_BYTES;
 use crate::wire::content_id::ContentId;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
         source: false,
         serves: false,
         keep_versions: 3,
-        mode: Mode::Echo,
+        mode: DisseminationMode::Echo,
         seed: [1; 32],
     };
     let mut relay = Relay::new(config);
@@ -31,7 +31,7 @@ fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
     let manifest = Arc::new(manifest(1, bytes, bytes as u32, false));
     let wanted = [PIECE].into_iter().collect();
     relay.handle(now, Input::Announced { manifest, have: Default::default(), wanted });
-    relay.handle(now, Input::Neighbours(vec![(victim, Role::Parent), (thief, Role::Mesh)]));
+    relay.handle(now, Input::Neighbours(vec![(victim, NeighbourRole::Parent), (thief, NeighbourRole::Mesh)]));
     let all = GroupMask(u64::MAX);
     let transfer = relay.versions.get_mut(&VERSION).unwrap();
     transfer.ask(PIECE, all);
@@ -43,7 +43,7 @@ fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
         edge.heard = now;
     }
     let edge = relay.neighbours.edges.get_mut(&victim).unwrap();
-    edge.asked = all.iter().map(|group| Asked { piece: PIECE, group, at: now, before: 0 }).collect();
+    edge.asked = all.iter().map(|group| RequestedBlock { piece: PIECE, group, at: now, before: 0 }).collect();
     (relay, victim, thief)
 }
 

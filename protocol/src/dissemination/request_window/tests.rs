@@ -1,4 +1,4 @@
-use super::super::throughput::Pace;
+use super::super::throughput::Throughput;
 use super::*;
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ const GROUP: u64 = GROUP_BYTES as u64;
 /// Neighbours that hear a request after a latency, and send one group after another.
 struct Fleet {
     now: u64,
-    ahead: Ahead,
+    ahead: RequestWindow,
     neighbours: Vec<Neighbour>,
 }
 
 #[derive(Default)]
 struct Neighbour {
-    pace: Pace,
+    pace: Throughput,
     /// Oldest first: when it hears of it, when it was asked, and what it had delivered before.
     asked: VecDeque<(u64, UnixMillis, u64)>,
     /// When it has sent what it has sent last.
@@ -44,7 +44,7 @@ impl Fleet {
     fn new() -> Self {
         // Not all at the same time.
         let free = |n: u64| Neighbour { free: 1 + 13 * n, ..Neighbour::default() };
-        Self { now: 1, ahead: Ahead::default(), neighbours: (0..4).map(free).collect() }
+        Self { now: 1, ahead: RequestWindow::default(), neighbours: (0..4).map(free).collect() }
     }
 
     /// Gives back the part of what all can deliver that came in so many seconds.
@@ -96,9 +96,9 @@ fn neighbours_that_have_become_slower_for_good_are_asked_as_before_in_the_end() 
     assert_eq!(fleet.ahead.ms(), QUEUE_MS);
 }
 
-/// What an [`Ahead`] comes to when so many groups come in each of these half seconds.
+/// What an [`RequestWindow`] comes to when so many groups come in each of these half seconds.
 fn after(groups: &[u64], more: bool) -> u64 {
-    let (mut ahead, mut now) = (Ahead::default(), 1_000_000);
+    let (mut ahead, mut now) = (RequestWindow::default(), 1_000_000);
     ahead.look(UnixMillis(now), || more);
     for groups in groups {
         now += LOOK_EVERY_MS;
@@ -141,8 +141,8 @@ fn a_burst_is_forgotten_within_half_a_minute() {
 }
 
 /// One after some seconds at a steady rate, and when that was.
-fn steady() -> (Ahead, u64) {
-    let (mut ahead, mut now) = (Ahead::default(), 1_000_000);
+fn steady() -> (RequestWindow, u64) {
+    let (mut ahead, mut now) = (RequestWindow::default(), 1_000_000);
     for _ in 0..100 {
         now += 100;
         ahead.came(20 * GROUP);

@@ -1,7 +1,8 @@
 use super::*;
 use crate::dissemination::simulation::manifest;
 use crate::dissemination::{
-    IDLE_MS, Input, MAX_CONSUMERS, MAX_SOURCE_CONSUMERS, Mode, REJOIN_MS, RelayConfig, Role, UNKNOWN_IDLE_MS,
+    DisseminationMode, IDLE_MS, Input, MAX_CONSUMERS, MAX_SOURCE_CONSUMERS, NeighbourRole, REJOIN_MS,
+    RelayConfig, UNKNOWN_IDLE_MS,
 };
 use crate::wire::content_id::ContentId;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ fn source() -> Relay {
         source: true,
         serves: true,
         keep_versions: 3,
-        mode: Mode::Echo,
+        mode: DisseminationMode::Echo,
         seed: [1; 32],
     });
     relay.handle(UnixMillis(0), Input::Published(Arc::new(manifest(1, 1 << 20, 256 << 10, false))));
@@ -34,7 +35,7 @@ fn node() -> Relay {
         source: false,
         serves: true,
         keep_versions: 3,
-        mode: Mode::Echo,
+        mode: DisseminationMode::Echo,
         seed: [1; 32],
     });
     let manifest = Arc::new(manifest(1, 1 << 20, 256 << 10, false));
@@ -43,7 +44,7 @@ fn node() -> Relay {
     relay
 }
 
-fn outputs(relay: &mut Relay) -> Vec<Output> {
+fn outputs(relay: &mut Relay) -> Vec<RelayOutput> {
     std::iter::from_fn(|| relay.poll_output()).collect()
 }
 
@@ -57,10 +58,10 @@ fn joined(relay: &Relay, peer: PublicKey, version: PolicyVersion) -> Input {
 fn join(relay: &mut Relay, now: u64, peer: PublicKey, version: PolicyVersion) -> bool {
     let joined = joined(relay, peer, version);
     relay.handle(UnixMillis(now), joined);
-    !outputs(relay).contains(&Output::Refuse { peer, version })
+    !outputs(relay).contains(&RelayOutput::Refuse { peer, version })
 }
 
-fn ask(relay: &mut Relay, now: u64, peer: PublicKey, groups: GroupMask) -> Vec<Output> {
+fn ask(relay: &mut Relay, now: u64, peer: PublicKey, groups: GroupMask) -> Vec<RelayOutput> {
     relay.handle(UnixMillis(now), Input::Asked { peer, version: FIRST, piece: PIECE, groups });
     outputs(relay)
 }
@@ -78,7 +79,7 @@ fn those_whom_the_learner_sends_have_a_place_however_many_strangers_came_first()
     }
     let (mut relay, mesh) = (node(), key(MAX_CONSUMERS));
     assert!((0..MAX_CONSUMERS).all(|n| join(&mut relay, 0, key(n), FIRST)));
-    relay.handle(UnixMillis(1), Input::Neighbours(vec![(mesh, Role::Mesh)]));
+    relay.handle(UnixMillis(1), Input::Neighbours(vec![(mesh, NeighbourRole::Mesh)]));
     assert!(join(&mut relay, 1, mesh, FIRST), "a neighbour is a friend");
 }
 
@@ -89,7 +90,7 @@ fn only_who_gets_groups_keeps_its_place() {
     for n in 0..MAX_SOURCE_CONSUMERS {
         let groups = if n == 7 { GroupMask::EMPTY } else { GroupMask::of([1]) };
         let said = ask(&mut relay, IDLE_MS - 1, key(n), groups);
-        let served = said.iter().filter(|output| matches!(output, Output::Serve { .. }));
+        let served = said.iter().filter(|output| matches!(output, RelayOutput::Serve { .. }));
         assert_eq!(served.count(), usize::from(n != 7));
     }
     assert!(join(&mut relay, IDLE_MS, key(1_000), FIRST), "the idle one gave way");
@@ -115,7 +116,7 @@ fn nobody_is_told_everything_again_and_again() {
         relay.handle(UnixMillis(now), Input::Left(key(1)));
         let joined = joined(relay, key(1), FIRST);
         relay.handle(UnixMillis(now), joined);
-        outputs(relay).iter().any(|output| matches!(output, Output::Tell { .. }))
+        outputs(relay).iter().any(|output| matches!(output, RelayOutput::Tell { .. }))
     };
     assert_eq!((0..1_000).filter(|now| told(&mut relay, *now)).count() as u64, 1_000 / REJOIN_MS);
     // The next version may come at once.
@@ -127,9 +128,9 @@ fn nobody_is_told_everything_again_and_again() {
 fn groups_are_served_once_in_the_order_asked_and_cancelled_ones_never() {
     let mut relay = source();
     assert!(join(&mut relay, 0, key(1), FIRST));
-    let groups = |outputs: Vec<Output>| -> Vec<u32> {
+    let groups = |outputs: Vec<RelayOutput>| -> Vec<u32> {
         let served = outputs.into_iter().filter_map(|output| match output {
-            Output::Serve { group, .. } => Some(group),
+            RelayOutput::Serve { group, .. } => Some(group),
             _ => None,
         });
         served.collect()

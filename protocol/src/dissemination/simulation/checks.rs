@@ -1,6 +1,6 @@
 //! The rules that a machine must keep, checked at everything that it says.
 
-use crate::dissemination::{MAX_SERVED, MAX_WINDOW, Output};
+use crate::dissemination::{MAX_SERVED, MAX_WINDOW, RelayOutput};
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::Holdings;
@@ -12,7 +12,7 @@ type Groups = BTreeSet<(PieceIndex, u32)>;
 
 /// What one machine has done so far that limits what it may do.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct PeerHistory {
     /// Streams to neighbours: what each told, and what is asked of it.
     pulls: BTreeMap<PublicKey, (Holdings, Groups)>,
     /// Streams of consumers: what each has asked and not been served, and what is on its way to it.
@@ -20,7 +20,7 @@ pub(super) struct Watch {
     cut_off: BTreeSet<PublicKey>,
 }
 
-impl Watch {
+impl PeerHistory {
     /// A stream to a neighbour is open.
     pub(super) fn opened(&mut self, peer: PublicKey) {
         self.pulls.insert(peer, Default::default());
@@ -66,38 +66,44 @@ impl Watch {
     }
 
     /// Checks one output against what is on `disk` of the version that it speaks of.
-    pub(super) fn check(&mut self, output: &Output, disk: &Holdings) -> Result<(), String> {
+    pub(super) fn check(&mut self, output: &RelayOutput, disk: &Holdings) -> Result<(), String> {
         match output {
-            Output::Open { peer, .. } if self.cut_off.contains(peer) => Err("opens to one cut off".into()),
-            Output::CutOff(peer) => {
+            RelayOutput::Open { peer, .. } if self.cut_off.contains(peer) => {
+                Err("opens to one cut off".into())
+            }
+            RelayOutput::CutOff(peer) => {
                 self.cut_off.insert(*peer);
                 self.pulls.remove(peer);
                 self.serves.remove(peer);
                 Ok(())
             }
-            Output::Close(peer) => {
+            RelayOutput::Close(peer) => {
                 self.pulls.remove(peer);
                 Ok(())
             }
-            Output::Refuse { peer, .. } => {
+            RelayOutput::Refuse { peer, .. } => {
                 self.serves.remove(peer);
                 Ok(())
             }
-            Output::Request { peer, piece, groups, .. } => self.check_request(peer, *piece, *groups, disk),
-            Output::Cancel { peer, piece, groups, .. } => {
+            RelayOutput::Request { peer, piece, groups, .. } => {
+                self.check_request(peer, *piece, *groups, disk)
+            }
+            RelayOutput::Cancel { peer, piece, groups, .. } => {
                 groups.iter().for_each(|group| self.delivered(peer, *piece, group));
                 Ok(())
             }
-            Output::Tell { news, .. } => match news.iter().find(|(p, g)| !g.minus(disk.get(*p)).is_empty()) {
-                Some((piece, _)) => Err(format!("tells of {piece:?}, which is not stored")),
-                None => Ok(()),
-            },
-            Output::Serve { peer, piece, group, .. } => self.check_serve(peer, *piece, *group, disk),
-            Output::Open { .. }
-            | Output::Complete(_)
-            | Output::Refused(_)
-            | Output::Discard(_)
-            | Output::AskNeighbours { .. } => Ok(()),
+            RelayOutput::Tell { news, .. } => {
+                match news.iter().find(|(p, g)| !g.minus(disk.get(*p)).is_empty()) {
+                    Some((piece, _)) => Err(format!("tells of {piece:?}, which is not stored")),
+                    None => Ok(()),
+                }
+            }
+            RelayOutput::Serve { peer, piece, group, .. } => self.check_serve(peer, *piece, *group, disk),
+            RelayOutput::Open { .. }
+            | RelayOutput::Complete(_)
+            | RelayOutput::Refused(_)
+            | RelayOutput::Discard(_)
+            | RelayOutput::AskNeighbours { .. } => Ok(()),
         }
     }
 

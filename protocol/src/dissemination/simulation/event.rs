@@ -1,11 +1,11 @@
 //! What peers of a simulated network are, and what happens to them.
 
-use super::links::{Control, Frame};
+use super::links::{Control, SimulatedFrame};
 use crate::dissemination::Input;
 
 /// What a peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PeerKind {
     Honest,
     /// Claims everything and serves rotten groups.
     Rotten,
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 
 /// What happens at some instant.
 #[derive(Clone, Debug)]
-pub(super) enum Event {
+pub(super) enum SimulationEvent {
     Timer { node: usize },
     Input { node: usize, epoch: u64, input: Box<Input> },
     Announce { node: usize, epoch: u64, version: usize },
@@ -28,9 +28,9 @@ pub(super) enum Event {
     Control { serial: u64, control: Control },
     Closed { serial: u64 },
     Ended { serial: u64 },
-    Uplink { node: usize, epoch: u64, serial: u64, frame: Frame },
-    Arrive { serial: u64, frame: Frame },
-    Deliver { serial: u64, frame: Frame },
+    Uplink { node: usize, epoch: u64, serial: u64, frame: SimulatedFrame },
+    Arrive { serial: u64, frame: SimulatedFrame },
+    Deliver { serial: u64, frame: SimulatedFrame },
     Publish { version: usize },
     Crash { node: usize, loud: bool },
     Restart { node: usize },

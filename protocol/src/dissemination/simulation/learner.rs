@@ -1,6 +1,6 @@
 //! The learner's part: naming neighbours.
 
-use crate::dissemination::Role;
+use crate::dissemination::NeighbourRole;
 use crate::wire::rng::Draws;
 
 /// Neighbours of `node` among peers 0 (the source) to `alive.len()`: its parent and grandparent in one of `chains` chains, and
@@ -12,7 +12,7 @@ pub(super) fn neighbours(
     chains: usize,
     mesh: usize,
     draws: &mut Draws,
-) -> Vec<(usize, Role)> {
+) -> Vec<(usize, NeighbourRole)> {
     let usable = |peer: usize| peer != node && alive[peer] && !lost.contains(&peer);
     let mut ancestors: Vec<usize> = Vec::new();
     let mut at = node;
@@ -22,13 +22,13 @@ pub(super) fn neighbours(
             ancestors.push(at);
         }
     }
-    let mut list: Vec<(usize, Role)> = Vec::new();
-    list.extend(ancestors.first().map(|peer| (*peer, Role::Parent)));
-    list.extend(ancestors.get(1).map(|peer| (*peer, Role::Standby)));
+    let mut list: Vec<(usize, NeighbourRole)> = Vec::new();
+    list.extend(ancestors.first().map(|peer| (*peer, NeighbourRole::Parent)));
+    list.extend(ancestors.get(1).map(|peer| (*peer, NeighbourRole::Standby)));
     let mut others: Vec<usize> = (1..alive.len()).filter(|peer| usable(*peer)).collect();
     draws.shuffle(&mut others);
     others.insert(0, 0);
     others.retain(|peer| list.iter().all(|(named, _)| named != peer));
-    list.extend(others.into_iter().take(mesh).map(|peer| (peer, Role::Mesh)));
+    list.extend(others.into_iter().take(mesh).map(|peer| (peer, NeighbourRole::Mesh)));
     list
 }

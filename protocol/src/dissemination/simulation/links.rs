@@ -12,7 +12,7 @@ const ENTRY_BYTES: u64 = 14;
 
 /// What a server sends.
 #[derive(Clone, Debug)]
-pub(super) enum Frame {
+pub(super) enum SimulatedFrame {
     Tell(Vec<(PieceIndex, GroupMask)>),
     Group { piece: PieceIndex, group: u32, bytes: u64, rotten: bool },
     Refuse,
@@ -27,7 +27,7 @@ pub(super) enum Control {
 
 /// One stream, from the one who pulls to the one who serves.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct SimulatedStream {
     pub(super) puller: usize,
     pub(super) server: usize,
     pub(super) version: PolicyVersion,
@@ -35,14 +35,14 @@ pub(super) struct Stream {
     pub(super) puller_open: bool,
     pub(super) server_open: bool,
     /// News overtake groups that have not begun to leave.
-    tells: VecDeque<Frame>,
-    groups: VecDeque<Frame>,
+    tells: VecDeque<SimulatedFrame>,
+    groups: VecDeque<SimulatedFrame>,
     /// Nothing arrives before what was sent earlier in the same direction, in microseconds.
     pub(super) last_up: u64,
     pub(super) last_down: u64,
 }
 
-impl Frame {
+impl SimulatedFrame {
     /// Length on the wire.
     pub(super) fn bytes(&self) -> u64 {
         HEADER_BYTES
@@ -54,7 +54,7 @@ impl Frame {
     }
 }
 
-impl Stream {
+impl SimulatedStream {
     pub(super) fn new(puller: usize, server: usize, version: PolicyVersion) -> Self {
         Self {
             puller,
@@ -69,14 +69,14 @@ impl Stream {
         }
     }
 
-    pub(super) fn push(&mut self, frame: Frame) {
+    pub(super) fn push(&mut self, frame: SimulatedFrame) {
         match frame {
-            Frame::Group { .. } => self.groups.push_back(frame),
-            Frame::Tell(_) | Frame::Refuse => self.tells.push_back(frame),
+            SimulatedFrame::Group { .. } => self.groups.push_back(frame),
+            SimulatedFrame::Tell(_) | SimulatedFrame::Refuse => self.tells.push_back(frame),
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Frame> {
+    pub(super) fn pop(&mut self) -> Option<SimulatedFrame> {
         self.tells.pop_front().or_else(|| self.groups.pop_front())
     }
 

@@ -5,11 +5,11 @@ mod liars;
 mod setup;
 mod version_choice;
 
-use super::checks::Watch;
-use super::event::{Event, Kind};
+use super::checks::PeerHistory;
+use super::event::{PeerKind, SimulationEvent};
 use super::learner::neighbours;
-use super::links::Stream;
-use crate::dissemination::{Input, Mode, Relay, Role};
+use super::links::SimulatedStream;
+use crate::dissemination::{DisseminationMode, Input, NeighbourRole, Relay};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
@@ -25,9 +25,9 @@ use std::sync::Arc;
 const MAX_TIMERS_AT_ONCE: u32 = 50;
 
 /// One peer with its links and its disk.
-pub(super) struct Node {
+pub(super) struct SimulatedNode {
     pub(super) key: PublicKey,
-    pub(super) kind: Kind,
+    pub(super) kind: PeerKind,
     /// None while it is down, and for liars.
     pub(super) relay: Option<Relay>,
     /// Counts its starts: what belongs to an earlier life is ignored.
@@ -48,7 +48,7 @@ pub(super) struct Node {
     /// The newest version heard of while another was being received.
     waiting: Option<usize>,
     blocked: BTreeSet<usize>,
-    watch: Watch,
+    watch: PeerHistory,
     timer: Option<u64>,
     parent: Option<usize>,
     /// How far it was when it last asked for neighbours.
@@ -58,22 +58,22 @@ pub(super) struct Node {
 
 /// All peers, the source first.
 pub(super) struct World {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<SimulatedNode>,
     pub(super) newest: PolicyVersion,
     pub(super) events: u64,
     /// Moves whenever some peer may have become complete.
     completions: u64,
     manifests: Vec<Arc<Manifest>>,
     published: usize,
-    streams: BTreeMap<u64, Stream>,
-    queue: BTreeMap<(u64, u64), Event>,
+    streams: BTreeMap<u64, SimulatedStream>,
+    queue: BTreeMap<(u64, u64), SimulationEvent>,
     /// Faults and publications that are still to come.
     pending: u64,
     /// The simulated time, in microseconds from the start.
     now: u64,
     serial: u64,
     timers_at_once: (u64, u32),
-    mode: Mode,
+    mode: DisseminationMode,
     chains: usize,
     mesh: usize,
     seed: u64,
@@ -86,7 +86,7 @@ pub(super) struct World {
     limit: u64,
 }
 
-impl Node {
+impl SimulatedNode {
     /// Whether every chunk of this version is on its disk and its machine knows.
     pub(super) fn is_complete(&self, version: PolicyVersion) -> bool {
         let Some(relay) = &self.relay else { return false };
@@ -132,13 +132,15 @@ impl World {
     }
 
     fn is_done(&self) -> bool {
-        let waits = |node: &&Node| node.kind == Kind::Honest && node.relay.is_some();
+        let waits = |node: &&SimulatedNode| node.kind == PeerKind::Honest && node.relay.is_some();
         self.nodes[1..].iter().filter(waits).all(|node| node.is_complete(self.newest))
     }
 
     fn stuck(&self) -> String {
-        let stuck = |n: &&Node| n.kind == Kind::Honest && n.relay.is_some() && !n.is_complete(self.newest);
-        let of = |n: &Node| {
+        let stuck = |n: &&SimulatedNode| {
+            n.kind == PeerKind::Honest && n.relay.is_some() && !n.is_complete(self.newest)
+        };
+        let of = |n: &SimulatedNode| {
             let relay = n.relay.as_ref();
             let peers = n.pulling.keys();
             format!(
@@ -148,12 +150,12 @@ impl World {
                 n.parent
             )
         };
-        let kinds: Vec<Kind> = self.nodes.iter().map(|n| n.kind).collect();
+        let kinds: Vec<PeerKind> = self.nodes.iter().map(|n| n.kind).collect();
         let stuck: Vec<String> = self.nodes[1..].iter().filter(stuck).map(of).collect();
         format!("{:?} {kinds:?}; {}", self.mode, stuck.join("; "))
     }
 
-    fn at(&mut self, at: u64, event: Event) {
+    fn at(&mut self, at: u64, event: SimulationEvent) {
         self.serial += 1;
         self.queue.insert((at.max(self.now), self.serial), event);
     }
@@ -165,48 +167,50 @@ impl World {
     }
 
     fn is_alive(&self, node: usize) -> bool {
-        self.nodes[node].relay.is_some() || self.nodes[node].kind != Kind::Honest
+        self.nodes[node].relay.is_some() || self.nodes[node].kind != PeerKind::Honest
     }
 
     fn peer(&self, key: &PublicKey) -> usize {
         self.nodes.iter().position(|node| node.key == *key).unwrap_or(0)
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), String> {
+    fn happen(&mut self, event: SimulationEvent) -> Result<(), String> {
         match event {
-            Event::Timer { node } => self.timer(node),
-            Event::Input { node, epoch, input } if self.nodes[node].epoch == epoch => {
+            SimulationEvent::Timer { node } => self.timer(node),
+            SimulationEvent::Input { node, epoch, input } if self.nodes[node].epoch == epoch => {
                 self.gain(node, &input);
                 self.handle(node, *input)
             }
-            Event::Announce { node, epoch, version } if self.nodes[node].epoch == epoch => {
+            SimulationEvent::Announce { node, epoch, version } if self.nodes[node].epoch == epoch => {
                 self.announced(node, version)
             }
-            Event::Receive { node, epoch, version } if self.nodes[node].epoch == epoch => {
+            SimulationEvent::Receive { node, epoch, version } if self.nodes[node].epoch == epoch => {
                 self.receive(node, version)
             }
-            Event::Input { .. } | Event::Announce { .. } | Event::Receive { .. } => Ok(()),
-            Event::Learner { node, lost } => self.name_neighbours(node, &lost),
-            Event::Open { serial } => self.open_arrived(serial),
-            Event::Opened { serial } => self.opened(serial),
-            Event::Control { serial, control } => self.control_arrived(serial, control),
-            Event::Closed { serial } => self.close_arrived(serial),
-            Event::Ended { serial } => self.ended(serial),
-            Event::Uplink { node, epoch, serial, frame } if self.nodes[node].epoch == epoch => {
+            SimulationEvent::Input { .. }
+            | SimulationEvent::Announce { .. }
+            | SimulationEvent::Receive { .. } => Ok(()),
+            SimulationEvent::Learner { node, lost } => self.name_neighbours(node, &lost),
+            SimulationEvent::Open { serial } => self.open_arrived(serial),
+            SimulationEvent::Opened { serial } => self.opened(serial),
+            SimulationEvent::Control { serial, control } => self.control_arrived(serial, control),
+            SimulationEvent::Closed { serial } => self.close_arrived(serial),
+            SimulationEvent::Ended { serial } => self.ended(serial),
+            SimulationEvent::Uplink { node, epoch, serial, frame } if self.nodes[node].epoch == epoch => {
                 self.left(node, serial, frame)
             }
-            Event::Uplink { .. } => Ok(()),
-            Event::Arrive { serial, frame } => {
+            SimulationEvent::Uplink { .. } => Ok(()),
+            SimulationEvent::Arrive { serial, frame } => {
                 self.arrived(serial, frame);
                 Ok(())
             }
-            Event::Deliver { serial, frame } => self.delivered(serial, frame),
-            Event::Publish { version } => self.publish(version),
-            Event::Crash { node, loud } => self.crash(node, loud),
-            Event::Restart { node } => self.restart(node),
-            Event::Reset { draw } => self.reset(draw),
-            Event::Damage { node, draw } => self.damage(node, draw),
-            Event::Nonsense { node } => {
+            SimulationEvent::Deliver { serial, frame } => self.delivered(serial, frame),
+            SimulationEvent::Publish { version } => self.publish(version),
+            SimulationEvent::Crash { node, loud } => self.crash(node, loud),
+            SimulationEvent::Restart { node } => self.restart(node),
+            SimulationEvent::Reset { draw } => self.reset(draw),
+            SimulationEvent::Damage { node, draw } => self.damage(node, draw),
+            SimulationEvent::Nonsense { node } => {
                 self.talk_nonsense(node);
                 Ok(())
             }
@@ -253,7 +257,7 @@ impl World {
         }
         let alive: Vec<bool> = (0..self.nodes.len()).map(|n| self.is_alive(n)).collect();
         let mut list = match self.mode {
-            Mode::Star => vec![(0, Role::Parent)],
+            DisseminationMode::Star => vec![(0, NeighbourRole::Parent)],
             _ => neighbours(node, &alive, &lost, self.chains, self.mesh, &mut self.draws),
         };
         self.nodes[node].parent = list.first().map(|(peer, _)| *peer);

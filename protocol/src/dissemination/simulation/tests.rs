@@ -14,7 +14,7 @@ fn networks_with_faults_and_liars_keep_the_rules_and_complete() {
 
 #[test]
 fn a_seed_replays_bit_for_bit() {
-    let reports: Vec<Report> = (0..20).map(run).collect();
+    let reports: Vec<SimulationReport> = (0..20).map(run).collect();
     assert_eq!(reports, (0..20).map(run).collect::<Vec<_>>());
     assert!(reports.windows(2).all(|pair| pair[0].trace != pair[1].trace));
 }

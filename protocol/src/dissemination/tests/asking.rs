@@ -3,12 +3,12 @@
 use super::*;
 
 fn seeded(seed: u8) -> Bench {
-    Bench::new(RelayConfig { seed: [seed; 32], ..config(Mode::Echo) })
+    Bench::new(RelayConfig { seed: [seed; 32], ..config(DisseminationMode::Echo) })
 }
 
 #[test]
 fn a_neighbour_is_asked_only_for_missing_groups_that_it_holds() {
-    let mut bench = Bench::node(Mode::Echo);
+    let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 2, 4), &[(0, 0b0001)]);
     bench.meet(&ONE);
     // No chunk has five groups, and there are no more pieces.
@@ -20,7 +20,7 @@ fn a_neighbour_is_asked_only_for_missing_groups_that_it_holds() {
 
 #[test]
 fn a_group_is_asked_of_one_neighbour_only() {
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 6), &TWO);
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 6), &TWO);
     let first = groups_of(&bench.on(has(A, V1, &[(0, 0b11_1111)])));
     let rest = 0b11_1111 & !first;
     assert_eq!((first.count_ones(), rest.count_ones()), (START_WINDOW, 2));
@@ -42,7 +42,7 @@ fn the_piece_that_the_fewest_hold_is_asked_for_first() {
 
 #[test]
 fn of_a_piece_the_groups_that_the_fewest_hold_are_asked_for_first() {
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 8), &TWO);
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 8), &TWO);
     let first = groups_of(&bench.on(has(B, V1, &[(0, 0b0011_1111)])));
     let rest = 0b0011_1111 & !first;
     let said = bench.on(has(A, V1, &[(0, 0b1111_1111)]));
@@ -64,9 +64,9 @@ fn peers_with_different_seeds_ask_for_different_groups() {
 
 #[test]
 fn the_machine_itself_and_those_beyond_the_longest_list_are_no_neighbours() {
-    let mut bench = Bench::node(Mode::Echo);
+    let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 1, 1), &[]);
-    let list: Vec<(u8, Role)> = (ME..=30).map(|peer| (peer, Role::Mesh)).collect();
-    let opens: Vec<Output> = (1..=MAX_NEIGHBOURS as u8).map(|peer| open(peer, V1)).collect();
+    let list: Vec<(u8, NeighbourRole)> = (ME..=30).map(|peer| (peer, NeighbourRole::Mesh)).collect();
+    let opens: Vec<RelayOutput> = (1..=MAX_NEIGHBOURS as u8).map(|peer| open(peer, V1)).collect();
     assert_eq!(bench.on(named(&list)), opens);
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn receiving(neighbours: &[(u8, Role)]) -> Bench {
-    Bench::receiving(Mode::Echo, &snapshot(V1, 1, 1), neighbours)
+fn receiving(neighbours: &[(u8, NeighbourRole)]) -> Bench {
+    Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 1), neighbours)
 }
 
 fn kept(bench: &Bench) -> Vec<PolicyVersion> {
@@ -14,7 +14,7 @@ fn kept(bench: &Bench) -> Vec<PolicyVersion> {
 fn complete_is_said_once_when_the_last_wanted_group_is_stored() {
     let manifest = snapshot(V1, 1, 2);
     let group = GROUP_BYTES as u64;
-    let mut bench = Bench::receiving(Mode::Echo, &manifest, &ONE);
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &manifest, &ONE);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b11)])), [request(A, V1, 0, 0b11)]);
     assert_eq!(bench.on(stored(A, V1, 0, 1)), NOTHING);
     assert_eq!(bench.relay.progress(), Some((V1, group, 2 * group)));
@@ -31,7 +31,7 @@ fn complete_is_said_once_when_the_last_wanted_group_is_stored() {
 
 #[test]
 fn a_version_that_is_on_the_disk_is_complete_at_once() {
-    let mut bench = Bench::node(Mode::Echo);
+    let mut bench = Bench::node(DisseminationMode::Echo);
     assert_eq!(bench.complete(&snapshot(V1, 2, 4)), [complete(V1)]);
 }
 
@@ -47,7 +47,7 @@ fn a_newer_version_takes_the_place_of_the_one_being_received() {
 fn what_all_neighbours_refuse_is_told_and_tried_again() {
     let mut bench = receiving(&TWO);
     assert_eq!(bench.on(refused(A, V1)), NOTHING);
-    assert_eq!(bench.on(refused(B, V1)), [Output::Refused(V1)]);
+    assert_eq!(bench.on(refused(B, V1)), [RelayOutput::Refused(V1)]);
     assert_eq!(deeds(bench.pass(500)), [open(A, V1), open(B, V1)]);
 }
 

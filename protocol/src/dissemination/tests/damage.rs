@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_piece_that_is_damaged_while_its_version_is_received_is_asked_for_and_no_longer_served() {
-    let mut bench = Bench::node(Mode::Echo);
+    let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 2, 4), &[(0, 0b1111)]);
     bench.meet(&ONE);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b1111)])), NOTHING);
@@ -44,7 +44,7 @@ fn an_older_version_that_is_damaged_is_discarded() {
 #[test]
 fn a_chunk_that_was_built_from_a_delta_is_wanted_when_it_is_damaged() {
     let manifest = Arc::new(manifests::with_deltas(2, 2, 100));
-    let mut bench = Bench::node(Mode::Star);
+    let mut bench = Bench::node(DisseminationMode::Star);
     // Of pieces 0 and 1, the chunks, pieces 2 and 3 are the deltas.
     assert_eq!(bench.on(announced(&manifest, &[(2, 1), (3, 1)], &[2, 3])), [complete(V2)]);
     assert_eq!(bench.on(named(&PARENT)), NOTHING);

@@ -4,13 +4,13 @@ use super::*;
 use crate::snapshot::manifest::DeltaEntry;
 
 /// Has `consumer` ask for these groups of the first piece, and get them.
-fn take(bench: &mut Bench, consumer: u8, groups: impl IntoIterator<Item = u32>) -> Vec<Output> {
+fn take(bench: &mut Bench, consumer: u8, groups: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
     let mut said = Vec::new();
     for group in groups {
         said.extend(bench.on(asked(consumer, V1, 0, 1 << group)));
         said.extend(bench.on(sent(consumer, 0, group)));
     }
-    said.retain(|output| !matches!(output, Output::Serve { .. }));
+    said.retain(|output| !matches!(output, RelayOutput::Serve { .. }));
     said
 }
 
@@ -78,7 +78,7 @@ fn one_that_is_fast_is_told_of_what_it_gets_in_a_second() {
     let mut told = bench.on(joined(X, V1));
     let (mut got, mut most) = (0, 0);
     while let Some(output) = (!told.is_empty()).then(|| told.remove(0)) {
-        let Output::Tell { news, .. } = output else { continue };
+        let RelayOutput::Tell { news, .. } = output else { continue };
         for (piece, groups) in news {
             // Two groups a millisecond.
             for group in groups.iter() {
@@ -87,7 +87,7 @@ fn one_that_is_fast_is_told_of_what_it_gets_in_a_second() {
                 got += 1;
                 told.extend(bench.pass(u64::from(got % 2 == 0)));
                 let ahead = told.iter().map(|output| match output {
-                    Output::Tell { news, .. } => news.iter().map(|(_, groups)| groups.len()).sum(),
+                    RelayOutput::Tell { news, .. } => news.iter().map(|(_, groups)| groups.len()).sum(),
                     _ => 0,
                 });
                 most = most.max(ahead.sum::<u32>());
@@ -127,7 +127,7 @@ fn a_newer_version_ends_it() {
 
 #[test]
 fn chains_and_stars_are_told_of_everything_in_order() {
-    for mode in [Mode::Chain, Mode::Star] {
+    for mode in [DisseminationMode::Chain, DisseminationMode::Star] {
         let mut bench = Bench::new(RelayConfig { source: true, ..config(mode) });
         bench.on(published(&snapshot(V1, 1, 64)));
         assert_eq!(bench.on(joined(X, V1)), [tell(X, V1, &[(0, u64::MAX)])]);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn without_neighbours_the_learner_is_asked_at_once_and_then_ever_more_rarely() {
-    let mut bench = Bench::node(Mode::Echo);
+    let mut bench = Bench::node(DisseminationMode::Echo);
     assert_eq!(bench.announce(&snapshot(V1, 1, 1), &[]), [ask_neighbours(&[])]);
     for pause in [1_000, 2_000, 4_000, 8_000, 8_000] {
         assert_eq!(bench.pass(pause - 1), NOTHING);
@@ -14,14 +14,14 @@ fn without_neighbours_the_learner_is_asked_at_once_and_then_ever_more_rarely() {
 
 #[test]
 fn two_seconds_with_nothing_under_way_are_worth_a_question() {
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 1), &ONE);
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 1), &ONE);
     assert_eq!(bench.pass(1_999), NOTHING);
     assert_eq!(bench.pass(1), [ask_neighbours(&[])]);
 }
 
 #[test]
 fn a_new_loss_is_told_half_a_second_after_the_last_question() {
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 1), &TWO);
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 1), &TWO);
     assert_eq!(bench.on(lost(A)), NOTHING);
     assert_eq!(bench.pass(499), NOTHING);
     assert_eq!(bench.pass(1), [open(A, V1), ask_neighbours(&[A])]);
@@ -32,9 +32,9 @@ fn a_new_loss_is_told_half_a_second_after_the_last_question() {
 
 #[test]
 fn one_that_failed_is_told_also_after_it_is_named_no_more() {
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 1), &ONE);
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 1), &ONE);
     assert_eq!(bench.on(lost(A)), NOTHING);
-    assert_eq!(bench.on(named(&[(B, Role::Mesh)])), [open(B, V1)]);
+    assert_eq!(bench.on(named(&[(B, NeighbourRole::Mesh)])), [open(B, V1)]);
     assert_eq!(bench.pass(1_999), NOTHING);
     assert_eq!(bench.pass(1), [ask_neighbours(&[A])]);
 }

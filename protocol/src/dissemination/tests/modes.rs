@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_chain_takes_the_lowest_groups_first_and_only_from_its_parent() {
-    let mut bench = Bench::node(Mode::Chain);
+    let mut bench = Bench::node(DisseminationMode::Chain);
     bench.announce(&snapshot(V1, 2, 8), &[]);
     assert_eq!(bench.on(named(&CHAIN)), [open(A, V1), open(B, V1)]);
     for peer in [A, B, C] {
@@ -18,7 +18,7 @@ fn a_chain_takes_the_lowest_groups_first_and_only_from_its_parent() {
 
 #[test]
 fn the_standby_takes_over_from_a_lost_parent_and_gives_way_when_it_is_back() {
-    let mut bench = Bench::receiving(Mode::Chain, &snapshot(V1, 2, 8), &CHAIN);
+    let mut bench = Bench::receiving(DisseminationMode::Chain, &snapshot(V1, 2, 8), &CHAIN);
     let everything = [(0, 0xff), (1, 0xff)];
     assert_eq!(bench.on(has(B, V1, &everything)), NOTHING);
     assert_eq!(bench.on(has(A, V1, &everything)), [request(A, V1, 0, 0b0000_1111)]);
@@ -36,7 +36,7 @@ fn the_standby_takes_over_from_a_lost_parent_and_gives_way_when_it_is_back() {
 
 #[test]
 fn a_star_asks_only_the_parent() {
-    let mut bench = Bench::node(Mode::Star);
+    let mut bench = Bench::node(DisseminationMode::Star);
     bench.announce(&snapshot(V1, 1, 8), &[]);
     assert_eq!(bench.on(named(&CHAIN)), [open(A, V1)]);
     assert_eq!(bench.on(opened(A)), NOTHING);
@@ -47,10 +47,10 @@ fn a_star_asks_only_the_parent() {
 
 #[test]
 fn a_changed_mode_asks_others_and_lets_those_that_were_asked_deliver() {
-    let list = [(A, Role::Parent), (B, Role::Mesh)];
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 8), &list);
+    let list = [(A, NeighbourRole::Parent), (B, NeighbourRole::Mesh)];
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 8), &list);
     let first = groups_of(&bench.on(has(B, V1, &[(0, 0xff)])));
-    bench.relay.set_mode(Mode::Star);
+    bench.relay.set_mode(DisseminationMode::Star);
     assert_eq!(bench.on(stored(B, V1, 0, first.trailing_zeros())), NOTHING);
     assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, 0xff & !first)]);
 }

@@ -35,7 +35,7 @@ fn a_consumer_that_is_idle_gives_its_place_to_another() {
 fn a_neighbour_takes_the_place_of_a_stranger() {
     let mut bench = Bench::holding(&whole());
     fill(&mut bench, MAX_CONSUMERS);
-    assert_eq!(bench.on(named(&[(X, Role::Mesh), (A, Role::Mesh)])), NOTHING);
+    assert_eq!(bench.on(named(&[(X, NeighbourRole::Mesh), (A, NeighbourRole::Mesh)])), NOTHING);
     assert_eq!(bench.on(joined(A, V1)), [refuse(Y, V1), tell(A, V1, &ALL)]);
 }
 
@@ -59,7 +59,7 @@ fn who_joins_again_keeps_its_place_and_starts_anew() {
 
 #[test]
 fn one_that_does_not_serve_refuses_everybody() {
-    let mut bench = Bench::new(RelayConfig { serves: false, ..config(Mode::Echo) });
+    let mut bench = Bench::new(RelayConfig { serves: false, ..config(DisseminationMode::Echo) });
     assert_eq!(bench.complete(&whole()), [complete(V1)]);
     assert_eq!(bench.on(joined(X, V1)), [refuse(X, V1)]);
     assert_eq!(bench.on(joined(Y, V2)), [refuse(Y, V2)]);

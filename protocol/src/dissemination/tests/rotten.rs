@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_rotten_neighbour_is_cut_off_replaced_at_once_and_told_to_the_learner() {
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 4), &TWO);
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 4), &TWO);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b1111)])), [request(A, V1, 0, 0b1111)]);
     assert_eq!(bench.on(has(B, V1, &[(0, 0b1111)])), NOTHING);
     assert_eq!(bench.on(rotten(A)), [cut_off(A), request(B, V1, 0, 0b1111)]);
@@ -14,7 +14,7 @@ fn a_rotten_neighbour_is_cut_off_replaced_at_once_and_told_to_the_learner() {
 
 #[test]
 fn a_rotten_peer_is_never_asked_again_and_the_learner_hears_of_it_whenever_it_names_it() {
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 8), &TWO);
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 8), &TWO);
     bench.on(has(B, V1, &[(0, 0xff)]));
     assert_eq!(bench.on(rotten(A)), [cut_off(A)]);
     assert_eq!(bench.pass(500), [ask_neighbours(&[A])]);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn serves(peer: u8, groups: impl IntoIterator<Item = u32>) -> Vec<Output> {
+fn serves(peer: u8, groups: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
     groups.into_iter().map(|group| serve(peer, V1, 0, group)).collect()
 }
 
@@ -56,7 +56,7 @@ fn cancelled_groups_are_not_served() {
 
 #[test]
 fn who_asks_for_a_group_that_is_not_here_is_refused() {
-    let mut bench = Bench::node(Mode::Echo);
+    let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 1, 4), &[(0, 0b0011)]);
     assert_eq!(bench.on(joined(X, V1)), [tell(X, V1, &[(0, 0b0011)])]);
     assert_eq!(bench.on(asked(X, V1, 0, 0b0110)), [refuse(X, V1)]);

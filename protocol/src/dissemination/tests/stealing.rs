@@ -10,7 +10,7 @@ const LAST: u64 = 1 << 63;
 /// A receiver that has these of 64 groups. A was asked for group 62 at the start and is silent; B delivered group 61 in `millis`,
 /// has nothing left to do, and holds group 62 as well. Group 63 is held by nobody.
 fn rivals(have: u64, millis: u64) -> Bench {
-    let mut bench = Bench::node(Mode::Echo);
+    let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 1, 64), &[(0, have)]);
     bench.meet(&TWO);
     assert_eq!(bench.on(has(A, V1, &[(0, 1 << 62)])), [request(A, V1, 0, 1 << 62)]);
@@ -63,8 +63,8 @@ fn after_duplicates_only_the_silent_are_robbed() {
 
 /// A was asked for groups 0 to 3 at the start and is silent; B is as in [`rivals`] and holds these of them. What is said after 4 s:
 /// ten times what all four would take at B's rate.
-fn robbery(held: u64) -> Vec<Output> {
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 64), &TWO);
+fn robbery(held: u64) -> Vec<RelayOutput> {
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 64), &TWO);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b1111)])), [request(A, V1, 0, 0b1111)]);
     assert_eq!(bench.on(has(B, V1, &[(0, 1 << 61)])), [request(B, V1, 0, 1 << 61)]);
     assert_eq!(bench.pass(100), NOTHING);
@@ -74,7 +74,7 @@ fn robbery(held: u64) -> Vec<Output> {
     bench.pass(1)
 }
 
-fn robbed(groups: impl IntoIterator<Item = u32>) -> Vec<Output> {
+fn robbed(groups: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
     let both = |group: u32| [cancel(A, V1, 0, 1 << group), request(B, V1, 0, 1 << group)];
     groups.into_iter().flat_map(both).collect()
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// A node that has half of the first of two pieces and asked A for the other half.
 fn halfway() -> Bench {
-    let mut bench = Bench::node(Mode::Echo);
+    let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 2, 4), &[(0, 0b0011)]);
     bench.meet(&ONE);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b1111)])), [request(A, V1, 0, 0b1100)]);
@@ -12,7 +12,7 @@ fn halfway() -> Bench {
 }
 
 /// What the machine says to that, at once and within the time for which news are gathered.
-fn soon(bench: &mut Bench, input: Input) -> Vec<Output> {
+fn soon(bench: &mut Bench, input: Input) -> Vec<RelayOutput> {
     let mut said = bench.on(input);
     said.extend(bench.pass(50));
     said
@@ -39,7 +39,7 @@ fn news_are_gathered_until_nothing_else_is_left_to_do() {
 
 #[test]
 fn who_joins_before_anything_is_here_is_told_of_the_first_group() {
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 4), &ONE);
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 4), &ONE);
     assert_eq!(bench.on(joined(X, V1)), NOTHING);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b0010)])), [request(A, V1, 0, 0b0010)]);
     assert_eq!(soon(&mut bench, stored(A, V1, 0, 1)), [tell(X, V1, &[(0, 0b0010)])]);

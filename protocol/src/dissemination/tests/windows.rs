@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 /// A parent that holds eight groups, was asked for the first four, and delivered one of them `millis` later; and what it is asked
 /// for then.
-fn after_first(millis: u64) -> (Bench, Vec<Output>) {
-    let mut bench = Bench::receiving(Mode::Star, &snapshot(V1, 1, 8), &PARENT);
+fn after_first(millis: u64) -> (Bench, Vec<RelayOutput>) {
+    let mut bench = Bench::receiving(DisseminationMode::Star, &snapshot(V1, 1, 8), &PARENT);
     assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, 0b1111)]);
     assert_eq!(bench.pass(millis), NOTHING);
     let said = bench.on(stored(A, V1, 0, 0));
@@ -16,7 +16,7 @@ fn after_first(millis: u64) -> (Bench, Vec<Output>) {
 /// A parent that holds twenty pieces of 64 groups and delivers all that it is asked for within a millisecond, until the window is as wide as
 /// it gets; and what it was asked for then and has not delivered.
 fn fast_parent() -> (Bench, VecDeque<(u32, u32)>) {
-    let mut bench = Bench::receiving(Mode::Star, &snapshot(V1, 20, 64), &PARENT);
+    let mut bench = Bench::receiving(DisseminationMode::Star, &snapshot(V1, 20, 64), &PARENT);
     let everything: Vec<(u32, u64)> = (0..20).map(|piece| (piece, u64::MAX)).collect();
     let mut asked = all_of(&bench.on(has(A, V1, &everything)));
     while asked.len() * 8 < MAX_WINDOW as usize * 7 {
@@ -29,9 +29,9 @@ fn fast_parent() -> (Bench, VecDeque<(u32, u32)>) {
 }
 
 /// Every group that is asked for.
-fn all_of(said: &[Output]) -> VecDeque<(u32, u32)> {
+fn all_of(said: &[RelayOutput]) -> VecDeque<(u32, u32)> {
     let groups = said.iter().map(|output| match output {
-        Output::Request { piece, groups, .. } => (piece.0, *groups),
+        RelayOutput::Request { piece, groups, .. } => (piece.0, *groups),
         other => panic!("{other:?}"),
     });
     groups
@@ -41,7 +41,7 @@ fn all_of(said: &[Output]) -> VecDeque<(u32, u32)> {
 
 #[test]
 fn an_unknown_neighbour_is_asked_for_a_start_window() {
-    let mut bench = Bench::receiving(Mode::Star, &snapshot(V1, 1, 8), &PARENT);
+    let mut bench = Bench::receiving(DisseminationMode::Star, &snapshot(V1, 1, 8), &PARENT);
     assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, (1 << START_WINDOW) - 1)]);
     assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), NOTHING);
 }
@@ -92,8 +92,8 @@ fn a_request_waits_until_an_eighth_of_the_window_is_free() {
 
 #[test]
 fn all_neighbours_together_are_asked_for_a_start_budget_before_any_rate_is_known() {
-    let five: Vec<(u8, Role)> = (1..=5).map(|peer| (peer, Role::Mesh)).collect();
-    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 64), &five);
+    let five: Vec<(u8, NeighbourRole)> = (1..=5).map(|peer| (peer, NeighbourRole::Mesh)).collect();
+    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 64), &five);
     for peer in 1..=4 {
         let groups = groups_of(&bench.on(has(peer, V1, &[(0, u64::MAX)])));
         assert_eq!(groups.count_ones(), START_WINDOW);

@@ -11,7 +11,7 @@ const EVERYTHING: [(u32, u64); 4] = [(0, 1), (1, 1), (2, 1), (3, 1)];
 
 /// A node that wants these pieces and has an open stream to its parent.
 fn wanting(pieces: &[u32]) -> Bench {
-    let mut bench = Bench::node(Mode::Star);
+    let mut bench = Bench::node(DisseminationMode::Star);
     bench.on(announced(&deltas(), &[], pieces));
     bench.meet(&PARENT);
     bench
@@ -46,7 +46,7 @@ fn a_wish_that_is_met_already_completes_the_version() {
 
 #[test]
 fn a_wish_for_more_receives_a_complete_version_again() {
-    let mut bench = Bench::node(Mode::Star);
+    let mut bench = Bench::node(DisseminationMode::Star);
     assert_eq!(bench.on(announced(&deltas(), &[(0, 1)], &[0])), [complete(V2)]);
     assert_eq!(bench.on(named(&PARENT)), NOTHING);
     assert_eq!(bench.on(wanted(V2, &[0, 1])), [open(A, V2)]);

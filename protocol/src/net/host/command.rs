@@ -6,11 +6,11 @@ use tokio::sync::oneshot;
 use crate::net::error::NetError;
 
 type Answer<T> = oneshot::Sender<T>;
-pub(super) type Outcome<T> = oneshot::Sender<Result<T, NetError>>;
+pub(super) type ReplySender<T> = oneshot::Sender<Result<T, NetError>>;
 
 /// One call of a method of [`Host`](super::Host), with the place where its answer goes.
-pub(super) enum Command {
-    Dial { peer: PeerId, addrs: Vec<Multiaddr>, reply: Outcome<()> },
+pub(super) enum HostCommand {
+    Dial { peer: PeerId, addrs: Vec<Multiaddr>, reply: ReplySender<()> },
     AddAddress { peer: PeerId, addr: Multiaddr, reply: Answer<bool> },
     KnownAddresses { peer: PeerId, reply: Answer<Vec<Multiaddr>> },
     ConnectedPeers { reply: Answer<Vec<PeerId>> },
@@ -18,11 +18,11 @@ pub(super) enum Command {
     Disconnect { peer: PeerId, reply: Answer<()> },
     Block { peer: PeerId, reply: Answer<()> },
     Unblock { peer: PeerId, reply: Answer<()> },
-    Request { peer: PeerId, body: Vec<u8>, reply: Outcome<Vec<u8>> },
-    Publish { topic: String, data: Vec<u8>, reply: Outcome<()> },
-    FindPeer { peer: PeerId, reply: Outcome<Vec<Multiaddr>> },
-    Provide { key: Vec<u8>, reply: Outcome<()> },
-    Providers { key: Vec<u8>, reply: Outcome<Vec<PeerId>> },
-    BootstrapDht { reply: Outcome<()> },
+    Request { peer: PeerId, body: Vec<u8>, reply: ReplySender<Vec<u8>> },
+    Publish { topic: String, data: Vec<u8>, reply: ReplySender<()> },
+    FindPeer { peer: PeerId, reply: ReplySender<Vec<Multiaddr>> },
+    Provide { key: Vec<u8>, reply: ReplySender<()> },
+    Providers { key: Vec<u8>, reply: ReplySender<Vec<PeerId>> },
+    BootstrapDht { reply: ReplySender<()> },
     Shutdown { reply: Answer<()> },
 }

@@ -1,7 +1,7 @@
 //! The task that owns the swarm.
 //!
 //! It does one thing at a time and never waits for anything but the next thing to do. The files below it each add
-//! one concern to [`Driver`]: connections, dials, control messages, gossip, the DHT, and being reached.
+//! one concern to [`HostDriver`]: connections, dials, control messages, gossip, the DHT, and being reached.
 
 mod connections;
 mod control;
@@ -25,7 +25,7 @@ use libp2p::{Multiaddr, PeerId, Swarm, ping};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::command::{Command, Outcome};
+use super::command::{HostCommand, ReplySender};
 use super::event::HostEvent;
 use super::event_queue::Announcer;
 use super::listen::{LISTEN_TIMEOUT, can_listen};
@@ -41,13 +41,13 @@ use crate::net::reachability::findings::Reachability;
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The swarm and what is under way in it. Every table has its limit in [`limits`](crate::net::limits).
-pub(super) struct Driver {
+pub(super) struct HostDriver {
     swarm: Swarm<EchoBehaviour>,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<HostCommand>,
     announcer: Announcer,
     book: AddressBook,
     /// Every open connection, by libp2p's number.
-    links: BTreeMap<ConnectionId, connections::Link>,
+    links: BTreeMap<ConnectionId, connections::OpenConnection>,
     /// Which processes they lead to.
     twins: duplicate_identity::Twins,
     /// Blocked peers, the one blocked longest ago in front.
@@ -55,11 +55,11 @@ pub(super) struct Driver {
     /// Dials for which somebody waits.
     dials: BTreeMap<PeerId, dialling::Dial>,
     /// Own requests, by the id under which libp2p answers.
-    requests: BTreeMap<OutboundRequestId, Outcome<Vec<u8>>>,
+    requests: BTreeMap<OutboundRequestId, ReplySender<Vec<u8>>>,
     /// Requests of others for whose reply we wait.
     replies: FuturesUnordered<BoxFuture<'static, control::Replied>>,
     /// Gossip messages for whose verdict we wait.
-    verdicts: FuturesUnordered<BoxFuture<'static, gossip::Judged>>,
+    verdicts: FuturesUnordered<BoxFuture<'static, gossip::JudgedMessage>>,
     /// DHT queries for which somebody waits.
     queries: HashMap<QueryId, dht::Query>,
     mode: DhtMode,
@@ -83,11 +83,11 @@ pub(super) struct Boards {
     pub(super) own: watch::Sender<Vec<Multiaddr>>,
 }
 
-impl Driver {
+impl HostDriver {
     pub(super) fn new(
         swarm: Swarm<EchoBehaviour>,
         mode: DhtMode,
-        commands: mpsc::Receiver<Command>,
+        commands: mpsc::Receiver<HostCommand>,
         events: mpsc::Sender<HostEvent>,
         boards: Boards,
     ) -> Self {
@@ -159,7 +159,7 @@ impl Driver {
             tokio::select! {
                 event = self.swarm.select_next_some() => self.on_swarm_event(event),
                 command = self.commands.recv() => match command {
-                    Some(Command::Shutdown { reply }) => break Some(reply),
+                    Some(HostCommand::Shutdown { reply }) => break Some(reply),
                     Some(command) => self.on_command(command),
                     None => break None,
                 },
@@ -190,33 +190,33 @@ impl Driver {
         }
     }
 
-    fn on_command(&mut self, command: Command) {
+    fn on_command(&mut self, command: HostCommand) {
         match command {
-            Command::Dial { peer, addrs, reply } => self.dial(peer, addrs, reply),
-            Command::AddAddress { peer, addr, reply } => answer(reply, self.give_address(peer, addr)),
-            Command::KnownAddresses { peer, reply } => answer(reply, self.book.addresses(&peer)),
-            Command::ConnectedPeers { reply } => answer(reply, self.connected_peers()),
-            Command::IsDirect { peer, reply } => answer(reply, self.is_direct(&peer)),
-            Command::Disconnect { peer, reply } => {
+            HostCommand::Dial { peer, addrs, reply } => self.dial(peer, addrs, reply),
+            HostCommand::AddAddress { peer, addr, reply } => answer(reply, self.give_address(peer, addr)),
+            HostCommand::KnownAddresses { peer, reply } => answer(reply, self.book.addresses(&peer)),
+            HostCommand::ConnectedPeers { reply } => answer(reply, self.connected_peers()),
+            HostCommand::IsDirect { peer, reply } => answer(reply, self.is_direct(&peer)),
+            HostCommand::Disconnect { peer, reply } => {
                 // Not connected is as good.
                 self.swarm.disconnect_peer_id(peer).unwrap_or(());
                 answer(reply, ());
             }
-            Command::Block { peer, reply } => {
+            HostCommand::Block { peer, reply } => {
                 self.block(peer);
                 answer(reply, ());
             }
-            Command::Unblock { peer, reply } => {
+            HostCommand::Unblock { peer, reply } => {
                 self.unblock(peer);
                 answer(reply, ());
             }
-            Command::Request { peer, body, reply } => self.request(peer, body, reply),
-            Command::Publish { topic, data, reply } => answer(reply, self.publish(topic, data)),
-            Command::FindPeer { peer, reply } => self.find_peer(peer, reply),
-            Command::Provide { key, reply } => self.provide(key, reply),
-            Command::Providers { key, reply } => self.providers(key, reply),
-            Command::BootstrapDht { reply } => self.bootstrap_dht(reply),
-            Command::Shutdown { reply } => answer(reply, ()),
+            HostCommand::Request { peer, body, reply } => self.request(peer, body, reply),
+            HostCommand::Publish { topic, data, reply } => answer(reply, self.publish(topic, data)),
+            HostCommand::FindPeer { peer, reply } => self.find_peer(peer, reply),
+            HostCommand::Provide { key, reply } => self.provide(key, reply),
+            HostCommand::Providers { key, reply } => self.providers(key, reply),
+            HostCommand::BootstrapDht { reply } => self.bootstrap_dht(reply),
+            HostCommand::Shutdown { reply } => answer(reply, ()),
         }
     }
 

@@ -37,7 +37,7 @@ pub enum HostEvent {
         /// At most [`MAX_CONTROL_REQUEST`](crate::net::MAX_CONTROL_REQUEST) bytes.
         body: Vec<u8>,
         /// Takes the response; dropping it closes the stream.
-        reply: Reply,
+        reply: Responder,
     },
     /// A gossip message. It is forwarded only when accepted.
     Gossip {
@@ -69,11 +69,11 @@ pub enum HostEvent {
 
 /// The way to answer a request. Dropped, it closes the requester's stream without an answer.
 #[derive(Debug)]
-pub struct Reply {
+pub struct Responder {
     answer: oneshot::Sender<Vec<u8>>,
 }
 
-impl Reply {
+impl Responder {
     pub(super) fn new() -> (Self, oneshot::Receiver<Vec<u8>>) {
         let (answer, waiting) = oneshot::channel();
         (Self { answer }, waiting)

@@ -8,7 +8,7 @@ use crate::net::error::NetError;
 use crate::program::threads;
 use crate::snapshot::blocks::GroupTree;
 use crate::snapshot::manifest::{Piece, PieceIndex};
-use crate::store::{ChunkStore, StoreError, Written};
+use crate::store::{ChunkStore, ChunkStoreError, Written};
 use bytes::Bytes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -39,15 +39,15 @@ pub(super) struct Stored {
 
 /// What became of groups from one neighbour.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptBlocks {
     /// Those before the first that could not be kept.
     pub(super) stored: Vec<Stored>,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<KeepFailure>,
 }
 
 /// Why a group could not be kept.
 #[derive(Debug)]
-pub(in crate::net) enum Failure {
+pub(in crate::net) enum KeepFailure {
     /// It is not what its piece's name says.
     Rotten(String),
     /// The disk or the store failed here; the neighbour is innocent.
@@ -62,7 +62,7 @@ pub(super) struct Keeper {
 
 struct Job {
     arrivals: Vec<Arrival>,
-    done: oneshot::Sender<Kept>,
+    done: oneshot::Sender<KeptBlocks>,
 }
 
 impl Keeper {
@@ -87,18 +87,18 @@ impl Keeper {
     }
 
     /// Verifies and stores groups of one neighbour, in this order, up to the first that cannot be kept.
-    pub(super) async fn keep(&self, arrivals: Vec<Arrival>) -> Kept {
+    pub(super) async fn keep(&self, arrivals: Vec<Arrival>) -> KeptBlocks {
         let (done, kept) = oneshot::channel();
         let _ = self.jobs.send(Job { arrivals, done }).await;
-        kept.await.unwrap_or_else(|_| Kept {
+        kept.await.unwrap_or_else(|_| KeptBlocks {
             stored: Vec::new(),
-            failure: Some(Failure::Ours("the thread that stores groups has failed".into())),
+            failure: Some(KeepFailure::Ours("the thread that stores groups has failed".into())),
         })
     }
 }
 
-fn keep_all(store: &ChunkStore, arrivals: &[Arrival]) -> Kept {
-    let mut kept = Kept::default();
+fn keep_all(store: &ChunkStore, arrivals: &[Arrival]) -> KeptBlocks {
+    let mut kept = KeptBlocks::default();
     for arrival in arrivals {
         match keep(store, arrival) {
             Ok(written) => kept.stored.push(Stored {
@@ -106,16 +106,16 @@ fn keep_all(store: &ChunkStore, arrivals: &[Arrival]) -> Kept {
                 group: arrival.group,
                 whole: written == Written::Whole,
             }),
-            Err(failure) => return Kept { failure: Some(failure), ..kept },
+            Err(failure) => return KeptBlocks { failure: Some(failure), ..kept },
         }
     }
     kept
 }
 
 /// Verifies and stores a group.
-pub(in crate::net) fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, Failure> {
+pub(in crate::net) fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, KeepFailure> {
     let Arrival { index, piece, group, leaves, payload } = arrival;
-    let rotten = |what: String| Failure::Rotten(format!("group {group} of piece {}: {what}", index.0));
+    let rotten = |what: String| KeepFailure::Rotten(format!("group {group} of piece {}: {what}", index.0));
     let Some((tree, _)) = payload.split_at_checked(leaves * LEAF_BYTES) else {
         return Err(rotten(format!("{leaves} leaves in {} bytes", payload.len())));
     };
@@ -127,12 +127,12 @@ pub(in crate::net) fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Writ
         store.begin(piece, tree.map_err(|error| rotten(error.to_string()))?).map_err(ours)?;
     }
     store.write_group(piece, *group, bytes).map_err(|error| match error {
-        StoreError::Mismatch { .. } => rotten("the bytes do not match the piece's name".into()),
+        ChunkStoreError::Mismatch { .. } => rotten("the bytes do not match the piece's name".into()),
         error => ours(error),
     })
 }
 
 /// A failure that says nothing against the neighbour: its stream is given up, and tried again later.
-fn ours(error: StoreError) -> Failure {
-    Failure::Ours(error.to_string())
+fn ours(error: ChunkStoreError) -> KeepFailure {
+    KeepFailure::Ours(error.to_string())
 }

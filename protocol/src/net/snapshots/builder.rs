@@ -1,7 +1,7 @@
 //! Which deltas can be applied as pieces come in.
 
-use super::plan::Plan;
-use crate::snapshot::fetch_plan::Step;
+use super::plan::DownloadPlan;
+use crate::snapshot::fetch_plan::BuildStep;
 use crate::wire::content_id::{ChunkIndex, ContentId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     /// By their place in the plan, where each comes after its base, with how many of the two inputs are missing.
-    waiting: BTreeMap<usize, (Step, usize)>,
+    waiting: BTreeMap<usize, (BuildStep, usize)>,
     /// Steps that wait for a piece.
     needed_by: BTreeMap<ContentId, Vec<usize>>,
     /// Steps by the place in the snapshot at which they build.
@@ -22,7 +22,7 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Follows a new plan; the pieces in `since` became whole after it looked at the disk. What is being applied goes on.
-    pub(super) fn follow(&mut self, plan: &Plan, since: &BTreeSet<ContentId>) {
+    pub(super) fn follow(&mut self, plan: &DownloadPlan, since: &BTreeSet<ContentId>) {
         self.clear();
         let here = |id: &ContentId| plan.have.contains(id) || since.contains(id);
         for (at, step) in plan.steps.iter().enumerate() {
@@ -52,7 +52,7 @@ impl Builder {
     }
 
     /// The next step whose inputs are there, if fewer than `limit` run. It counts as running from now on.
-    pub(super) fn start(&mut self, limit: usize) -> Option<Step> {
+    pub(super) fn start(&mut self, limit: usize) -> Option<BuildStep> {
         if self.running.len() >= limit {
             return None;
         }
@@ -63,7 +63,7 @@ impl Builder {
     }
 
     /// A step has been carried out, or has failed.
-    pub(super) fn ended(&mut self, step: &Step) {
+    pub(super) fn ended(&mut self, step: &BuildStep) {
         self.running.remove(&step.target.id);
     }
 

@@ -13,11 +13,11 @@
 //! may be what the next plan starts from.
 
 use super::builder::Builder;
-use super::plan::{Fetch, Plan};
+use super::plan::{DownloadPlan, Fetch};
 use crate::dissemination::Supply;
 use crate::run::epoch::Epoch;
 use crate::run::version::PolicyVersion;
-use crate::snapshot::fetch_plan::Step;
+use crate::snapshot::fetch_plan::BuildStep;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
 use crate::snapshot::piece_set::PieceSet;
 use crate::wire::content_id::ContentId;
@@ -43,7 +43,7 @@ const STALLED_MS: u64 = 20_000;
 
 /// What the driver reports to the machine.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum DownloadEvent {
     /// A manifest is known whose signature and form are right. An older one than the target serves for its deltas.
     Announced(Arc<Manifest>),
     /// All pieces of this manifest are here.
@@ -51,11 +51,11 @@ pub(super) enum Event {
     /// What the manifest names is safe from deletion.
     Kept { manifest: Arc<Manifest>, published: bool },
     /// What the disk says about the way to the target.
-    Planned(Plan),
+    Planned(DownloadPlan),
     /// A group is stored.
     Stored { version: PolicyVersion, piece: PieceIndex, whole: bool },
     /// A delta was applied, or does not help.
-    Built { step: Step, helped: bool },
+    Built { step: BuildStep, helped: bool },
     /// A stored piece no longer matches its name, and is gone.
     Damaged { version: PolicyVersion, piece: PieceIndex },
     /// The machine has all that it was told to fetch of a version.
@@ -68,7 +68,7 @@ pub(super) enum Event {
 
 /// What the driver is to do next.
 #[derive(Debug)]
-pub(super) enum Action {
+pub(super) enum DownloadAction {
     /// Keep what the manifest names from deletion, then report `Kept`.
     Keep { manifest: Arc<Manifest>, published: bool },
     /// Draw a plan to the first of these (newest first), then report `Planned`.
@@ -84,7 +84,7 @@ pub(super) enum Action {
     /// Tell it of a version all of which is here.
     Publish(Arc<Manifest>),
     /// Apply a delta, then report `Built`.
-    Build(Step),
+    Build(BuildStep),
     /// Every chunk of this snapshot is here.
     Install(Arc<Manifest>),
     /// Delete what only this manifest names.
@@ -141,7 +141,7 @@ pub(super) struct Downloads {
     stalled: Option<UnixMillis>,
     /// Whether what earlier processes left behind has been deleted.
     swept: bool,
-    actions: VecDeque<Action>,
+    actions: VecDeque<DownloadAction>,
 }
 
 impl Downloads {
@@ -170,23 +170,23 @@ impl Downloads {
     }
 
     /// Takes in what happened.
-    pub(super) fn handle(&mut self, now: UnixMillis, event: Event) {
+    pub(super) fn handle(&mut self, now: UnixMillis, event: DownloadEvent) {
         match event {
-            Event::Announced(manifest) => self.arrives(manifest, false),
-            Event::Published(manifest) => self.arrives(manifest, true),
-            Event::Kept { manifest, published } => self.kept(manifest, published),
-            Event::Planned(plan) => self.planned(now, plan),
-            Event::Stored { version, piece, whole } => self.stored(now, version, piece, whole),
-            Event::Built { step, helped: true } => self.built(step),
-            Event::Built { step, helped: false } => {
+            DownloadEvent::Announced(manifest) => self.arrives(manifest, false),
+            DownloadEvent::Published(manifest) => self.arrives(manifest, true),
+            DownloadEvent::Kept { manifest, published } => self.kept(manifest, published),
+            DownloadEvent::Planned(plan) => self.planned(now, plan),
+            DownloadEvent::Stored { version, piece, whole } => self.stored(now, version, piece, whole),
+            DownloadEvent::Built { step, helped: true } => self.built(step),
+            DownloadEvent::Built { step, helped: false } => {
                 self.builder.ended(&step);
                 self.builder.forget(step.chunk);
                 self.want_whole(PieceIndex(step.chunk.0));
             }
-            Event::Damaged { version, piece } => self.damaged(version, piece),
-            Event::Complete(version) => self.complete(version),
-            Event::Refused(version) => self.refused(version),
-            Event::Forgotten(version) => {
+            DownloadEvent::Damaged { version, piece } => self.damaged(version, piece),
+            DownloadEvent::Complete(version) => self.complete(version),
+            DownloadEvent::Refused(version) => self.refused(version),
+            DownloadEvent::Forgotten(version) => {
                 self.served.remove(&version);
                 self.fetching.take_if(|fetching| fetching.version == version);
                 self.retire();
@@ -207,7 +207,7 @@ impl Downloads {
     }
 
     /// What to do next, if anything.
-    pub(super) fn poll_action(&mut self) -> Option<Action> {
+    pub(super) fn poll_action(&mut self) -> Option<DownloadAction> {
         self.actions.pop_front()
     }
 
@@ -230,7 +230,7 @@ impl Downloads {
         let arrives = self.arriving.contains_key(&version);
         if !known && !arrives && self.arriving.len() < self.limit {
             self.arriving.insert(version, manifest.epoch);
-            self.actions.push_back(Action::Keep { manifest, published });
+            self.actions.push_back(DownloadAction::Keep { manifest, published });
         }
     }
 
@@ -238,7 +238,7 @@ impl Downloads {
         let version = manifest.version;
         if !published && self.arriving.get(&version) != Some(&manifest.epoch) {
             // It was announced before the learner began anew.
-            self.actions.push_back(Action::Delete(manifest));
+            self.actions.push_back(DownloadAction::Delete(manifest));
             return;
         }
         self.arriving.remove(&version);
@@ -247,15 +247,15 @@ impl Downloads {
             self.installed = self.installed.max(Some(version));
             self.manifests.insert(version, manifest.clone());
             self.served.insert(version);
-            self.actions.push_back(Action::Publish(manifest));
+            self.actions.push_back(DownloadAction::Publish(manifest));
             return;
         }
         if self.installed >= Some(version) {
-            self.actions.push_back(Action::Delete(manifest));
+            self.actions.push_back(DownloadAction::Delete(manifest));
             return;
         }
         self.manifests.insert(version, manifest.clone());
-        self.actions.extend(self.ended.drain(..).map(Action::Delete));
+        self.actions.extend(self.ended.drain(..).map(DownloadAction::Delete));
         match self.target {
             Some(target) if version < target => self.plan(),
             Some(_) if self.begun => {}
@@ -289,10 +289,10 @@ impl Downloads {
         }
         self.planning = Some(Planning::default());
         let useful = self.manifests.range(self.floor.min(target)..=target).rev();
-        self.actions.push_back(Action::Plan(useful.map(|(_, manifest)| manifest.clone()).collect()));
+        self.actions.push_back(DownloadAction::Plan(useful.map(|(_, manifest)| manifest.clone()).collect()));
     }
 
-    fn planned(&mut self, now: UnixMillis, plan: Plan) {
+    fn planned(&mut self, now: UnixMillis, plan: DownloadPlan) {
         let Some(Planning { since, outdated }) = self.planning.take() else { return };
         if outdated {
             return self.plan();
@@ -306,7 +306,7 @@ impl Downloads {
         self.stalled = Some(now.plus(STALLED_MS));
         self.fetching = Some(Fetching { version, wanted: fetch.wanted.clone() });
         self.served.insert(version);
-        self.actions.push_back(Action::Fetch(fetch));
+        self.actions.push_back(DownloadAction::Fetch(fetch));
     }
 
     fn stored(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex, whole: bool) {
@@ -331,7 +331,7 @@ impl Downloads {
         self.builder.whole(id);
     }
 
-    fn built(&mut self, step: Step) {
+    fn built(&mut self, step: BuildStep) {
         self.builder.ended(&step);
         self.whole(&step.target.id);
         let has = |version: &&PolicyVersion| {
@@ -339,7 +339,7 @@ impl Downloads {
         };
         let piece = PieceIndex(step.chunk.0);
         let gained =
-            self.served.iter().filter(has).map(|version| Action::Gained { version: *version, piece });
+            self.served.iter().filter(has).map(|version| DownloadAction::Gained { version: *version, piece });
         self.actions.extend(gained);
     }
 
@@ -436,7 +436,7 @@ impl Downloads {
             fetching.wanted.insert(manifest.chunk_piece(chunk));
         }
         self.fetched = false;
-        self.actions.push_back(Action::Want { version, pieces: fetching.wanted.clone() });
+        self.actions.push_back(DownloadAction::Want { version, pieces: fetching.wanted.clone() });
     }
 
     /// Fetches a chunk of the target whole. While a stone is fetched nothing is to be done: the plan that follows sees what is missing.
@@ -446,14 +446,14 @@ impl Downloads {
         {
             fetching.wanted.insert(piece);
             self.fetched = false;
-            self.actions.push_back(Action::WantToo { version: fetching.version, piece });
+            self.actions.push_back(DownloadAction::WantToo { version: fetching.version, piece });
         }
     }
 
     /// Applies the deltas whose inputs are there; installs when that was the last thing missing.
     fn build(&mut self) {
         while let Some(step) = self.builder.start(MAX_BUILDING) {
-            self.actions.push_back(Action::Build(step));
+            self.actions.push_back(DownloadAction::Build(step));
         }
         if self.fetched && self.builder.is_done() {
             self.install();
@@ -466,9 +466,9 @@ impl Downloads {
         self.fetching = None;
         self.patience = None;
         self.installed = Some(target);
-        self.actions.extend(self.manifests.get(&target).cloned().map(Action::Install));
+        self.actions.extend(self.manifests.get(&target).cloned().map(DownloadAction::Install));
         if !std::mem::replace(&mut self.swept, true) {
-            self.actions.push_back(Action::Sweep);
+            self.actions.push_back(DownloadAction::Sweep);
         }
         self.retire();
         self.aim();
@@ -478,7 +478,7 @@ impl Downloads {
     fn retire(&mut self) {
         let (installed, served) = (self.installed, &self.served);
         let old = self.manifests.extract_if(.., |v, _| Some(*v) < installed && !served.contains(v));
-        self.actions.extend(old.map(|(_, manifest)| Action::Delete(manifest)));
+        self.actions.extend(old.map(|(_, manifest)| DownloadAction::Delete(manifest)));
     }
 
     /// Forgets the oldest manifests beyond the limit.
@@ -487,7 +487,7 @@ impl Downloads {
             let needed = [self.installed, self.target];
             let may_go = |v: &&PolicyVersion| !needed.contains(&Some(**v)) && !self.served.contains(v);
             let Some(oldest) = self.manifests.keys().find(may_go).copied() else { return };
-            self.actions.extend(self.manifests.remove(&oldest).map(Action::Delete));
+            self.actions.extend(self.manifests.remove(&oldest).map(DownloadAction::Delete));
             // A plan on its way may go by it.
             self.planning.iter_mut().for_each(|planning| planning.outdated = true);
         }

@@ -1,16 +1,16 @@
 //! Serving a consumer: hear what it asks for, tell it what is here, send groups.
 
 use super::frames;
-use super::frames::{Answer, Ask, MAX_NEWS};
-use super::mailbox::{Mail, Mailbox, Order};
-use super::messages::{Report, Reporter};
+use super::frames::{MAX_NEWS, PullMessage, ServeMessage};
+use super::mailbox::{BlockToSend, Mail, Mailbox};
+use super::messages::{Reporter, StreamReport};
 use crate::dissemination::MAX_SERVED;
 use crate::net::Stream;
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::{GROUP_BYTES, GroupTree};
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::PieceSet;
-use crate::store::{ChunkStore, StoreError};
+use crate::store::{ChunkStore, ChunkStoreError};
 use bytes::Bytes;
 use futures::future::{Either, ready};
 use futures::io::BufReader;
@@ -37,7 +37,7 @@ pub(super) async fn serve(stream: Stream, store: Arc<ChunkStore>, mailbox: Arc<M
     if let Err(reason) = serve_until_end(stream, store, &mailbox, &reporter).await {
         tracing::debug!(consumer = %reporter.peer.short(), reason, "stopped serving");
     }
-    reporter.report(Report::Left).await;
+    reporter.report(StreamReport::Left).await;
 }
 
 async fn serve_until_end(
@@ -48,12 +48,12 @@ async fn serve_until_end(
 ) -> Result<(), String> {
     let (reading, mut writing) = stream.split();
     let mut reading = BufReader::with_capacity(READ_BUFFER, reading);
-    let hello = tokio::time::timeout(HELLO_WITHIN, frames::read::<Ask>(&mut reading)).await;
+    let hello = tokio::time::timeout(HELLO_WITHIN, frames::read::<PullMessage>(&mut reading)).await;
     let hello = hello.map_err(|_| "it said no hello")?.map_err(|error| error.to_string())?;
-    let Some((Ask::Hello { version, manifest }, _)) = hello else {
+    let Some((PullMessage::Hello { version, manifest }, _)) = hello else {
         return Err("it began without a hello".into());
     };
-    reporter.report(Report::Joined { version, manifest }).await;
+    reporter.report(StreamReport::Joined { version, manifest }).await;
     let trees = Trees::default();
     tokio::select! {
         heard = listen(&mut reading, version, &trees, reporter) => heard,
@@ -84,19 +84,21 @@ async fn listen(
     trees: &Trees,
     reporter: &Reporter,
 ) -> Result<(), String> {
-    while let Some((ask, payload)) = frames::read::<Ask>(reading).await.map_err(|error| error.to_string())? {
+    while let Some((ask, payload)) =
+        frames::read::<PullMessage>(reading).await.map_err(|error| error.to_string())?
+    {
         if !payload.is_empty() {
             return Err("it sent bytes with what it asks for".into());
         }
         let report = match ask {
-            Ask::Hello { .. } => return Err("it said hello twice".into()),
-            Ask::Request { piece, groups, tree } => {
+            PullMessage::Hello { .. } => return Err("it said hello twice".into()),
+            PullMessage::Request { piece, groups, tree } => {
                 if tree {
                     trees.want(piece);
                 }
-                Report::Asked { version, piece, groups }
+                StreamReport::Asked { version, piece, groups }
             }
-            Ask::Cancel { piece, groups } => Report::Cancelled { piece, groups },
+            PullMessage::Cancel { piece, groups } => StreamReport::Cancelled { piece, groups },
         };
         reporter.report(report).await;
     }
@@ -124,7 +126,7 @@ async fn speak(
         let next = (!orders.is_empty()).then(|| load_all(store.clone(), orders));
         let news: Vec<_> = news.into_iter().collect();
         for news in news.chunks(MAX_NEWS) {
-            writing.send(&Answer::Have { news: news.to_vec() }, &[], &[]).await?;
+            writing.send(&ServeMessage::Have { news: news.to_vec() }, &[], &[]).await?;
         }
         if let Some(loaded) = std::mem::replace(&mut reading, next) {
             send_batch(&mut writing, version, loaded.await.map_err(|error| error.to_string())?, reporter)
@@ -133,7 +135,7 @@ async fn speak(
             writing.flush().await?;
         }
         if refused && reading.is_none() {
-            writing.send(&Answer::Refused, &[], &[]).await?;
+            writing.send(&ServeMessage::Refused, &[], &[]).await?;
             return writing.writing.close().await.map_err(|error| error.to_string());
         }
     }
@@ -141,17 +143,17 @@ async fn speak(
 
 /// A group on its way out.
 struct Loaded {
-    order: Order,
-    read: Result<(Option<Arc<GroupTree>>, Bytes), StoreError>,
+    order: BlockToSend,
+    read: Result<(Option<Arc<GroupTree>>, Bytes), ChunkStoreError>,
 }
 
 /// Reads groups, and for each that is marked the tree of its piece. What is in memory needs no other thread: to wake one costs more than to
 /// read and to verify a group.
 fn load_all(
     store: Arc<ChunkStore>,
-    orders: Vec<(Order, bool)>,
+    orders: Vec<(BlockToSend, bool)>,
 ) -> impl Future<Output = Result<Vec<Loaded>, JoinError>> {
-    let at_hand = |(order, tree): &(Order, bool)| {
+    let at_hand = |(order, tree): &(BlockToSend, bool)| {
         let bytes = (!tree).then(|| store.at_hand(&order.piece, order.group))??;
         Some(Loaded { order: *order, read: Ok((None, bytes)) })
     };
@@ -161,7 +163,7 @@ fn load_all(
     }
 }
 
-fn load(store: &ChunkStore, (order, tree): (Order, bool)) -> Loaded {
+fn load(store: &ChunkStore, (order, tree): (BlockToSend, bool)) -> Loaded {
     let tree = if tree { store.tree(&order.piece).map(Some) } else { Ok(None) };
     let read = tree.and_then(|tree| Ok((tree, store.read_group(&order.piece, order.group)?)));
     Loaded { order, read }
@@ -177,19 +179,20 @@ async fn send_batch(
         let (tree, bytes) = match read {
             Ok(read) => read,
             Err(error) => {
-                if matches!(error, StoreError::Damaged { .. } | StoreError::Missing { .. }) {
-                    reporter.report(Report::Damaged { version, piece: order.index }).await;
+                if matches!(error, ChunkStoreError::Damaged { .. } | ChunkStoreError::Missing { .. }) {
+                    reporter.report(StreamReport::Damaged { version, piece: order.index }).await;
                 }
                 // The consumer comes back with what it has; by then the piece may be whole again.
                 return Err(error.to_string());
             }
         };
         let leaves = tree.as_ref().map_or(&[][..], |tree| tree.leaves());
-        let answer = Answer::Group { piece: order.index, group: order.group, leaves: leaves.len() as u32 };
+        let answer =
+            ServeMessage::Group { piece: order.index, group: order.group, leaves: leaves.len() as u32 };
         writing.send(&answer, leaves.as_flattened(), &bytes).await?;
         reporter.traffic.sent(bytes.len());
         // At once, so that the next is on its way from the machine while this one leaves.
-        reporter.report(Report::Sent { piece: order.index, group: order.group }).await;
+        reporter.report(StreamReport::Sent { piece: order.index, group: order.group }).await;
     }
     writing.flush().await
 }
@@ -202,7 +205,7 @@ struct Frames<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Frames<W> {
-    async fn send(&mut self, answer: &Answer, leaves: &[u8], bytes: &[u8]) -> Result<(), String> {
+    async fn send(&mut self, answer: &ServeMessage, leaves: &[u8], bytes: &[u8]) -> Result<(), String> {
         let mut head = Vec::with_capacity(PAYLOAD_AT);
         frames::put_head(&mut head, answer, leaves.len() + bytes.len()).map_err(|error| error.to_string())?;
         let begin = PAYLOAD_AT.saturating_sub(head.len());

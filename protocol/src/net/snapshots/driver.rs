@@ -4,12 +4,12 @@ mod actions;
 mod streams;
 
 use super::block_writer::{Keeper, Stored};
-use super::downloads::{Downloads, Event};
-use super::messages::{Command, Report};
+use super::downloads::{DownloadEvent, Downloads};
+use super::messages::{DriverCommand, StreamReport};
 use super::stats::Times;
 use super::{SnapshotEvent, SnapshotStats, SnapshotsConfig, Stopped};
 use crate::control::requests::Peer;
-use crate::dissemination::{Input, Output, Relay, Role};
+use crate::dissemination::{Input, NeighbourRole, Relay, RelayOutput};
 use crate::net::IncomingStreams;
 use crate::net::host::Host;
 use crate::net::peer_id::{key_of_peer, peer_of_key};
@@ -31,7 +31,7 @@ const BATCH: usize = 64;
 /// Least pause between two reports of progress, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 100;
 
-pub(super) struct Driver {
+pub(super) struct SnapshotDriver {
     host: Host,
     relay: Relay,
     /// Whether snapshots come from here.
@@ -39,7 +39,7 @@ pub(super) struct Driver {
     /// The one whose blocking would end our part in the run.
     learner: Option<PublicKey>,
     store: Arc<ChunkStore>,
-    inbox: mpsc::WeakSender<Command>,
+    inbox: mpsc::WeakSender<DriverCommand>,
     events: mpsc::Sender<SnapshotEvent>,
     edges: Edges,
     downloads: Downloads,
@@ -49,7 +49,7 @@ pub(super) struct Driver {
     stale_serial: u64,
     /// The newest complete snapshot that the owner has not been told of.
     install: Option<Arc<Manifest>>,
-    neighbours: Vec<(Peer, Role)>,
+    neighbours: Vec<(Peer, NeighbourRole)>,
     /// Neighbours of another version, of which the log says so.
     foreign: BTreeSet<PublicKey>,
     progress_at: UnixMillis,
@@ -57,17 +57,17 @@ pub(super) struct Driver {
     cut_off: Vec<PublicKey>,
 }
 
-impl Driver {
+impl SnapshotDriver {
     pub(super) fn new(
         host: Host,
         store: Arc<ChunkStore>,
         keeper: Keeper,
         config: SnapshotsConfig,
-        inbox: mpsc::WeakSender<Command>,
+        inbox: mpsc::WeakSender<DriverCommand>,
         events: mpsc::Sender<SnapshotEvent>,
     ) -> Self {
         Self {
-            source: config.role == super::Role::Source,
+            source: config.role == super::SnapshotRole::Source,
             relay: Relay::new(config.relay()),
             learner: config.learner,
             events,
@@ -87,7 +87,11 @@ impl Driver {
         }
     }
 
-    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut incoming: IncomingStreams) {
+    pub(super) async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<DriverCommand>,
+        mut incoming: IncomingStreams,
+    ) {
         let events = self.events.clone();
         let mut batch = Vec::with_capacity(BATCH);
         loop {
@@ -129,13 +133,13 @@ impl Driver {
         }
     }
 
-    async fn command(&mut self, command: Command) {
+    async fn command(&mut self, command: DriverCommand) {
         let now = clock::now();
         match command {
-            Command::Downloads(event) => {
+            DriverCommand::Downloads(event) => {
                 match event {
-                    Event::Damaged { version, piece } => return self.damaged(now, version, piece),
-                    Event::Announced(ref manifest) => {
+                    DownloadEvent::Damaged { version, piece } => return self.damaged(now, version, piece),
+                    DownloadEvent::Announced(ref manifest) => {
                         self.enter(now, manifest.epoch);
                         self.times.announced(manifest.version, now);
                     }
@@ -143,47 +147,49 @@ impl Driver {
                 }
                 self.downloads.handle(now, event);
             }
-            Command::Neighbours(named) => self.named(now, named).await,
-            Command::Friends(friends) => self.relay.handle(now, Input::Friends(friends)),
-            Command::Leaves(leaves) => self.relay.handle(now, Input::Leaves(leaves)),
-            Command::Mode(mode) => self.relay.set_mode(mode),
-            Command::Damaged { version, index } => {
+            DriverCommand::Neighbours(named) => self.named(now, named).await,
+            DriverCommand::Friends(friends) => self.relay.handle(now, Input::Friends(friends)),
+            DriverCommand::Leaves(leaves) => self.relay.handle(now, Input::Leaves(leaves)),
+            DriverCommand::Mode(mode) => self.relay.set_mode(mode),
+            DriverCommand::Damaged { version, index } => {
                 self.delete_damaged(version, PieceIndex(index.0));
             }
-            Command::Stats(answer) => drop(answer.send(self.stats())),
-            Command::Report { peer, serial, report } => self.report(now, peer, serial, report),
+            DriverCommand::Stats(answer) => drop(answer.send(self.stats())),
+            DriverCommand::Report { peer, serial, report } => self.report(now, peer, serial, report),
         }
     }
 
     /// Turns a report into inputs. One of a stream that has been replaced since counts only as far as it is about the peer or the disk.
-    fn report(&mut self, now: UnixMillis, peer: PublicKey, serial: u64, report: Report) {
+    fn report(&mut self, now: UnixMillis, peer: PublicKey, serial: u64, report: StreamReport) {
         let pulled = self.edges.pulls(&peer, serial);
         let served = self.edges.serves(&peer, serial);
         let input = match report {
             // Versions of the epoch before had the same numbers.
-            Report::Stored { .. } | Report::Damaged { .. } if serial <= self.stale_serial => return,
+            StreamReport::Stored { .. } | StreamReport::Damaged { .. } if serial <= self.stale_serial => {
+                return;
+            }
             // What was verified and stored is welcome, whatever became of its stream.
-            Report::Stored { version, stored } => return self.stored(now, peer, version, stored),
-            Report::Damaged { version, piece } => return self.damaged(now, version, piece),
-            Report::Rotten { reason } => {
+            StreamReport::Stored { version, stored } => return self.stored(now, peer, version, stored),
+            StreamReport::Damaged { version, piece } => return self.damaged(now, version, piece),
+            StreamReport::Rotten { reason } => {
                 tracing::warn!(peer = %peer.short(), reason, "cut off: this peer broke the chunk protocol");
                 Input::Rotten(peer)
             }
-            Report::Opened if pulled => {
+            StreamReport::Opened if pulled => {
                 self.foreign.remove(&peer);
                 Input::Opened(peer)
             }
-            Report::Has { version, news } if pulled => Input::Has { peer, version, news },
-            Report::Refused { version } if pulled => {
+            StreamReport::Has { version, news } if pulled => Input::Has { peer, version, news },
+            StreamReport::Refused { version } if pulled => {
                 self.edges.close(&peer);
                 Input::Refused { peer, version }
             }
-            Report::Lost { reason } if pulled => {
+            StreamReport::Lost { reason } if pulled => {
                 tracing::debug!(neighbour = %peer.short(), reason, "lost a neighbour");
                 self.edges.close(&peer);
                 Input::Lost(peer)
             }
-            Report::Foreign { reason } if pulled => {
+            StreamReport::Foreign { reason } if pulled => {
                 // It is tried again and again, as its owner may install another version.
                 if self.foreign.insert(peer) {
                     tracing::warn!(neighbour = %peer.short(), "snapshots cannot come from a neighbour: {reason}");
@@ -191,18 +197,18 @@ impl Driver {
                 self.edges.close(&peer);
                 Input::Lost(peer)
             }
-            Report::GaveUp { reason } if pulled => {
+            StreamReport::GaveUp { reason } if pulled => {
                 tracing::warn!(neighbour = %peer.short(), reason, "what a neighbour sent cannot be kept here");
                 self.edges.close(&peer);
                 Input::GaveUp(peer)
             }
-            Report::Joined { version, manifest } if served => Input::Joined { peer, version, manifest },
-            Report::Asked { version, piece, groups } if served => {
+            StreamReport::Joined { version, manifest } if served => Input::Joined { peer, version, manifest },
+            StreamReport::Asked { version, piece, groups } if served => {
                 Input::Asked { peer, version, piece, groups }
             }
-            Report::Cancelled { piece, groups } if served => Input::Cancelled { peer, piece, groups },
-            Report::Sent { piece, group } if served => Input::Sent { peer, piece, group },
-            Report::Left if served => {
+            StreamReport::Cancelled { piece, groups } if served => Input::Cancelled { peer, piece, groups },
+            StreamReport::Sent { piece, group } if served => Input::Sent { peer, piece, group },
+            StreamReport::Left if served => {
                 self.edges.forget_consumer(&peer);
                 Input::Left(peer)
             }
@@ -215,7 +221,7 @@ impl Driver {
         self.times.first_byte(version, now);
         for Stored { piece, group, whole } in stored {
             self.relay.handle(now, Input::Stored { peer, version, piece, group });
-            self.downloads.handle(now, Event::Stored { version, piece, whole });
+            self.downloads.handle(now, DownloadEvent::Stored { version, piece, whole });
         }
         if now.since(self.progress_at) >= PROGRESS_EVERY_MS
             && let Some((version, have_bytes, total_bytes)) = self.relay.progress()
@@ -243,12 +249,12 @@ impl Driver {
     fn damaged(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex) {
         self.relay.handle(now, Input::Damaged { version, piece });
         if !self.source {
-            self.downloads.handle(now, Event::Damaged { version, piece });
+            self.downloads.handle(now, DownloadEvent::Damaged { version, piece });
         }
     }
 
     /// Gives the host the addresses of the neighbours, so that opening a stream can dial them.
-    async fn named(&mut self, now: UnixMillis, named: Vec<(Peer, Role)>) {
+    async fn named(&mut self, now: UnixMillis, named: Vec<(Peer, NeighbourRole)>) {
         if named != self.neighbours {
             for (peer, _) in &named {
                 self.edges.remember(peer).await;
@@ -273,39 +279,45 @@ impl Driver {
         }
     }
 
-    async fn follow(&mut self, output: Output) -> Result<(), Stopped> {
+    async fn follow(&mut self, output: RelayOutput) -> Result<(), Stopped> {
         match output {
-            Output::Open { peer, version } => {
+            RelayOutput::Open { peer, version } => {
                 if let (Some(manifest), Some(id)) =
                     (self.relay.manifest(version).cloned(), self.relay.manifest_id(version))
                 {
                     self.edges.open(peer, manifest, id);
                 }
             }
-            Output::Close(peer) => self.edges.close(&peer),
-            Output::Request { peer, piece, groups, .. } => {
-                self.edges.wish(&peer, super::upstream::Wish::Request { piece, groups });
+            RelayOutput::Close(peer) => self.edges.close(&peer),
+            RelayOutput::Request { peer, piece, groups, .. } => {
+                self.edges.wish(&peer, super::upstream::UpstreamCommand::Request { piece, groups });
             }
-            Output::Cancel { peer, piece, groups, .. } => {
-                self.edges.wish(&peer, super::upstream::Wish::Cancel { piece, groups });
+            RelayOutput::Cancel { peer, piece, groups, .. } => {
+                self.edges.wish(&peer, super::upstream::UpstreamCommand::Cancel { piece, groups });
             }
-            Output::Tell { peer, news, .. } => self.edges.tell(&peer, news),
-            Output::Serve { peer, version, piece, group } => {
+            RelayOutput::Tell { peer, news, .. } => self.edges.tell(&peer, news),
+            RelayOutput::Serve { peer, version, piece, group } => {
                 let named = self.relay.manifest(version).and_then(|m| m.piece(piece));
                 if !named.is_some_and(|named| self.edges.serve(&peer, piece, named, group)) {
                     self.edges.forget_consumer(&peer);
                     self.relay.handle(clock::now(), Input::Left(peer));
                 }
             }
-            Output::Refuse { peer, .. } => self.edges.refuse(&peer),
+            RelayOutput::Refuse { peer, .. } => self.edges.refuse(&peer),
             // More may be wanted since it was said.
-            Output::Complete(version) if !self.relay.is_complete(version) => {}
-            Output::Complete(version) => self.downloads.handle(clock::now(), Event::Complete(version)),
-            Output::Refused(version) => self.downloads.handle(clock::now(), Event::Refused(version)),
-            Output::Discard(version) => self.downloads.handle(clock::now(), Event::Forgotten(version)),
-            Output::CutOff(peer) => self.cut_off(peer).await?,
+            RelayOutput::Complete(version) if !self.relay.is_complete(version) => {}
+            RelayOutput::Complete(version) => {
+                self.downloads.handle(clock::now(), DownloadEvent::Complete(version))
+            }
+            RelayOutput::Refused(version) => {
+                self.downloads.handle(clock::now(), DownloadEvent::Refused(version))
+            }
+            RelayOutput::Discard(version) => {
+                self.downloads.handle(clock::now(), DownloadEvent::Forgotten(version))
+            }
+            RelayOutput::CutOff(peer) => self.cut_off(peer).await?,
             // The machine asks again by itself, so a full queue loses nothing.
-            Output::AskNeighbours { lost } => {
+            RelayOutput::AskNeighbours { lost } => {
                 drop(self.events.try_send(SnapshotEvent::AskNeighbours { lost }));
             }
         }

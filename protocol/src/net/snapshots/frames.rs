@@ -1,16 +1,16 @@
 //! Frames on `/echo/chunks/3`.
 //!
 //! A frame is a length of four bytes, big-endian, of everything behind it; a length of two bytes, big-endian, of the header; the
-//! header in CBOR; and the payload, which only [`Answer::Group`] has. So the bytes of a group never pass through a CBOR codec, and
+//! header in CBOR; and the payload, which only [`ServeMessage::Group`] has. So the bytes of a group never pass through a CBOR codec, and
 //! a reader knows before it allocates that a frame is not too long.
 //!
-//! The one who pulls opens the stream and sends [`Ask`]s, the first of which is [`Ask::Hello`]; the one who serves sends
-//! [`Answer`]s. Both directions end with the stream.
+//! The one who pulls opens the stream and sends [`PullMessage`]s, the first of which is [`PullMessage::Hello`]; the one who serves sends
+//! [`ServeMessage`]s. Both directions end with the stream.
 
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::{GROUP_BYTES, GroupMask, MAX_GROUPS};
 use crate::snapshot::manifest::PieceIndex;
-use crate::store::buffer_pool::Buffer;
+use crate::store::buffer_pool::PooledBuffer;
 use crate::wire::codec;
 use crate::wire::codec::CodecError;
 use crate::wire::content_id::ContentId;
@@ -21,11 +21,11 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 
-/// Longest entry of [`Answer::Have`], in bytes.
+/// Longest entry of [`ServeMessage::Have`], in bytes.
 pub(super) const NEWS_ENTRY_BYTES: usize = 15;
 /// Longest header, in bytes: [`MAX_NEWS`] entries of at most 15 bytes and the words around them.
 pub const MAX_HEADER_BYTES: usize = 10 << 10;
-/// Most entries of one [`Answer::Have`]; what is held beyond is told in further frames.
+/// Most entries of one [`ServeMessage::Have`]; what is held beyond is told in further frames.
 pub const MAX_NEWS: usize = 512;
 /// Bytes of one leaf of a group tree.
 pub const LEAF_BYTES: usize = 32;
@@ -41,7 +41,7 @@ const HEADER_LENGTH: usize = 2;
 
 /// What the one who pulls says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum PullMessage {
     /// The first frame, and only the first: the version that this stream is about.
     Hello {
         /// The version that the stream is about, to its end.
@@ -69,7 +69,7 @@ pub enum Ask {
 
 /// What the one who serves says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum ServeMessage {
     /// Groups that are verified and stored here and were not told before; at most [`MAX_NEWS`] pieces.
     Have {
         /// Pieces, and which of their groups.
@@ -147,7 +147,7 @@ pub async fn read<H: DeserializeOwned>(
             return Err(WireError::TooLarge { len });
         }
         // At once and not step by step: the longest frame is hardly longer than a step of `net::frame`.
-        let mut frame = Buffer::of(len as usize);
+        let mut frame = PooledBuffer::of(len as usize);
         stream.read_exact(frame.as_mut()).await?;
         Ok(frame.share())
     };

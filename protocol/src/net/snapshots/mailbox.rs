@@ -14,7 +14,7 @@ const MAX_WAITING: usize = 1024;
 
 /// A group to send.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
+pub(super) struct BlockToSend {
     pub(super) index: PieceIndex,
     pub(super) piece: Piece,
     pub(super) group: u32,
@@ -24,7 +24,7 @@ pub(super) struct Order {
 #[derive(Debug, Default)]
 pub(super) struct Mail {
     pub(super) news: BTreeMap<PieceIndex, GroupMask>,
-    pub(super) orders: VecDeque<Order>,
+    pub(super) orders: VecDeque<BlockToSend>,
     pub(super) refused: bool,
 }
 
@@ -47,7 +47,7 @@ impl Mailbox {
     }
 
     /// Adds a group to send; false when too many wait.
-    pub(super) fn order(&self, order: Order) -> bool {
+    pub(super) fn order(&self, order: BlockToSend) -> bool {
         let mut mail = self.lock();
         let room = mail.orders.len() < MAX_WAITING;
         if room {

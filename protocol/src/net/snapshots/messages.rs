@@ -1,10 +1,10 @@
 //! What the owner and the streams' tasks send the driver.
 
 use super::block_writer::Stored;
-use super::downloads::Event;
-use super::stats::{SnapshotStats, Traffic};
+use super::downloads::DownloadEvent;
+use super::stats::{SnapshotStats, StreamTraffic};
 use crate::control::requests::Peer;
-use crate::dissemination::{Mode, Role};
+use crate::dissemination::{DisseminationMode, NeighbourRole};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::PieceIndex;
@@ -15,13 +15,13 @@ use tokio::sync::{mpsc, oneshot};
 
 /// What the owner or another task tells the driver.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(super) enum DriverCommand {
     /// A manifest to fetch or to publish, or what the disk says.
-    Downloads(Event),
-    Neighbours(Vec<(Peer, Role)>),
+    Downloads(DownloadEvent),
+    Neighbours(Vec<(Peer, NeighbourRole)>),
     Friends(Vec<PublicKey>),
     Leaves(Vec<PublicKey>),
-    Mode(Mode),
+    Mode(DisseminationMode),
     Damaged {
         version: PolicyVersion,
         index: ChunkIndex,
@@ -30,13 +30,13 @@ pub(super) enum Command {
     Report {
         peer: PublicKey,
         serial: u64,
-        report: Report,
+        report: StreamReport,
     },
 }
 
 /// What happened on one stream.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(super) enum StreamReport {
     Opened,
     Has { version: PolicyVersion, news: Vec<(PieceIndex, GroupMask)> },
     Stored { version: PolicyVersion, stored: Vec<Stored> },
@@ -58,14 +58,14 @@ pub(super) enum Report {
 pub(super) struct Reporter {
     pub(super) peer: PublicKey,
     pub(super) serial: u64,
-    pub(super) inbox: mpsc::WeakSender<Command>,
-    pub(super) traffic: Arc<Traffic>,
+    pub(super) inbox: mpsc::WeakSender<DriverCommand>,
+    pub(super) traffic: Arc<StreamTraffic>,
 }
 
 impl Reporter {
-    pub(super) async fn report(&self, report: Report) {
+    pub(super) async fn report(&self, report: StreamReport) {
         if let Some(inbox) = self.inbox.upgrade() {
-            let command = Command::Report { peer: self.peer, serial: self.serial, report };
+            let command = DriverCommand::Report { peer: self.peer, serial: self.serial, report };
             // The driver has stopped: nobody is left to tell.
             let _ = inbox.send(command).await;
         }

@@ -1,7 +1,7 @@
 //! What to fetch for a version, and what to build from it, by what is on disk.
 
 use crate::snapshot::blocks::GroupMask;
-use crate::snapshot::fetch_plan::{Recipe, Step};
+use crate::snapshot::fetch_plan::{BuildStep, FetchPlan};
 use crate::snapshot::manifest::{Manifest, Piece, PieceIndex};
 use crate::snapshot::piece_set::{Holdings, PieceSet};
 use crate::wire::content_id::ContentId;
@@ -39,20 +39,20 @@ impl Fetch {
 
 /// The way to a version.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct DownloadPlan {
     /// Older versions of which deltas are needed first, oldest first, and the version itself.
     pub(super) fetches: Vec<Fetch>,
     /// Chunks to build, each after the one that it is built from.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<BuildStep>,
     /// What steps start from and is on disk already.
     pub(super) have: BTreeSet<ContentId>,
 }
 
-impl Plan {
+impl DownloadPlan {
     /// The cheapest way to the newest of `manifests` (newest first), where `held` says which groups of a piece are on disk.
     pub(super) fn draw(manifests: &[Arc<Manifest>], held: impl Fn(&Piece) -> GroupMask) -> Self {
         let disk = Disk::new(held, manifests);
-        let mut recipe = Recipe::of(manifests, |id| disk.holds(id));
+        let mut recipe = FetchPlan::of(manifests, |id| disk.holds(id));
         let newest = manifests.first().map(|newest| newest.version);
         let fetches = manifests.iter().rev().filter_map(|manifest| {
             let wanted = recipe.wanted.remove(&manifest.version);

@@ -1,7 +1,7 @@
 //! What one neighbour is asked for: groups that wait for their turn, and groups that are to come.
 
-use super::frames::Ask;
-use crate::net::transport::rate_limit::{Allowance, Due, Pacing};
+use super::frames::PullMessage;
+use crate::net::transport::rate_limit::{OutstandingBytes, Pacing, RequestPermit};
 use crate::snapshot::blocks::{GroupMask, group_range};
 use crate::snapshot::manifest::{Piece, PieceIndex};
 use crate::snapshot::piece_set::{Holdings, PieceSet};
@@ -15,7 +15,7 @@ pub(super) struct Requests {
     /// Asked for and not yet here.
     asked: Holdings,
     /// The same, as the cap on what is received sees it.
-    due: Due,
+    due: OutstandingBytes,
     /// Asked for and cancelled, so that they may come or not.
     cancelled: Holdings,
     /// Pieces whose tree has been asked for and is not yet here.
@@ -49,20 +49,25 @@ impl Requests {
     }
 
     /// Takes groups back. What is to be told of it: those that did not wait any more.
-    pub(super) fn cancel(&mut self, index: PieceIndex, piece: &Piece, groups: GroupMask) -> Option<Ask> {
+    pub(super) fn cancel(
+        &mut self,
+        index: PieceIndex,
+        piece: &Piece,
+        groups: GroupMask,
+    ) -> Option<PullMessage> {
         let groups = groups.minus(self.take_back(index, groups));
         let asked = self.asked.remove(index, groups);
         self.cancelled.insert(index, asked);
         asked.iter().for_each(|group| self.due.came(group_length(piece, group)));
-        (!groups.is_empty()).then_some(Ask::Cancel { piece: index, groups })
+        (!groups.is_empty()).then_some(PullMessage::Cancel { piece: index, groups })
     }
 
     /// What to ask for now.
     pub(super) fn ask(
         &mut self,
-        allowance: &mut Allowance<'_>,
+        allowance: &mut RequestPermit<'_>,
         needs_tree: impl Fn(&Piece) -> bool,
-    ) -> Vec<Ask> {
+    ) -> Vec<PullMessage> {
         let mut asks = Vec::new();
         while let Some(Waiting { index, piece, groups: left }) = self.waiting.front_mut() {
             let fits = |group: &u32| allowance.draw(&mut self.due, group_length(piece, *group));
@@ -75,7 +80,7 @@ impl Requests {
             if tree {
                 self.trees.insert(*index);
             }
-            asks.push(Ask::Request { piece: *index, groups, tree });
+            asks.push(PullMessage::Request { piece: *index, groups, tree });
             *left = left.minus(groups);
             if left.is_empty() {
                 self.waiting.pop_front();
@@ -153,12 +158,12 @@ mod tests {
         GroupMask::of(groups)
     }
 
-    fn request(n: u32, of: impl IntoIterator<Item = u32>, tree: bool) -> Ask {
-        Ask::Request { piece: PieceIndex(n), groups: groups(of), tree }
+    fn request(n: u32, of: impl IntoIterator<Item = u32>, tree: bool) -> PullMessage {
+        PullMessage::Request { piece: PieceIndex(n), groups: groups(of), tree }
     }
 
     /// Asks for what there is room for.
-    async fn next(requests: &mut Requests, pacing: &Pacing) -> Vec<Ask> {
+    async fn next(requests: &mut Requests, pacing: &Pacing) -> Vec<PullMessage> {
         requests.ask(&mut pacing.turn_to_ask().await, |_| true)
     }
 
@@ -214,12 +219,12 @@ mod tests {
         let (index, other) = (PieceIndex(0), PieceIndex(1));
         assert_eq!(
             requests.cancel(index, &piece(0).1, groups(0..10)),
-            Some(Ask::Cancel { piece: index, groups: groups(0..4) })
+            Some(PullMessage::Cancel { piece: index, groups: groups(0..4) })
         );
         assert!(!requests.any_waiting());
         assert_eq!(
             requests.cancel(other, &piece(1).1, groups([2])),
-            Some(Ask::Cancel { piece: other, groups: groups([2]) })
+            Some(PullMessage::Cancel { piece: other, groups: groups([2]) })
         );
         requests.add(index, piece(0).1, groups([5]));
         assert_eq!(requests.cancel(index, &piece(0).1, groups([5])), None);

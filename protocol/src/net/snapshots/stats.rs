@@ -42,12 +42,12 @@ pub struct VersionTimes {
 
 /// Bytes of groups that went through all streams of a driver.
 #[derive(Debug, Default)]
-pub(super) struct Traffic {
+pub(super) struct StreamTraffic {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
-impl Traffic {
+impl StreamTraffic {
     pub(super) fn sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }

@@ -1,9 +1,9 @@
 use super::*;
-use crate::dissemination::Role as Part;
+use crate::dissemination::NeighbourRole as Part;
 use crate::net::{HostConfig, HostEvents};
 use crate::run::tensor_type::TensorType;
 use crate::snapshot::manifest::DeltaEntry;
-use crate::store::{ReadError, SnapshotItem, SnapshotReader, write_snapshot};
+use crate::store::{SnapshotItem, SnapshotReadError, SnapshotReader, write_snapshot};
 use crate::wire::content_id::ContentId;
 use crate::wire::identity::NodeKey;
 use std::path::Path;
@@ -40,16 +40,17 @@ async fn host(seed: u8) -> (Host, HostEvents) {
 }
 
 /// A peer whose store is in `dir`.
-async fn peer_in(dir: &Path, seed: u8, role: Role, learner: Option<PublicKey>) -> Party {
+async fn peer_in(dir: &Path, seed: u8, role: SnapshotRole, learner: Option<PublicKey>) -> Party {
     let (host, _host_events) = host(seed).await;
     let store = Arc::new(ChunkStore::open(dir).unwrap());
-    let config = SnapshotsConfig { learner, ..SnapshotsConfig::new(key(seed), role, Mode::Echo) };
+    let config =
+        SnapshotsConfig { learner, ..SnapshotsConfig::new(key(seed), role, DisseminationMode::Echo) };
     let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), config).unwrap();
     Party { key: key(seed), host, _host_events, store, snapshots, events }
 }
 
 /// A peer with a store of its own, which goes with the returned directory.
-async fn peer(seed: u8, role: Role) -> (Party, TempDir) {
+async fn peer(seed: u8, role: SnapshotRole) -> (Party, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     (peer_in(dir.path(), seed, role, None).await, dir)
 }
@@ -107,7 +108,7 @@ impl Party {
     fn assert_whole(&self, manifest: &Manifest, bytes: &[u8]) {
         let mut reader = SnapshotReader::new(&self.store, manifest);
         let mut found = Vec::new();
-        let read = reader.tensor::<ReadError>(&manifest.tensors[0], |piece| {
+        let read = reader.tensor::<SnapshotReadError>(&manifest.tensors[0], |piece| {
             found.extend_from_slice(piece);
             Ok(())
         });
@@ -144,8 +145,11 @@ fn snapshot(store: &ChunkStore, version: u64) -> Arc<Manifest> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chain_passes_snapshots_on_and_the_tail_never_touches_the_source() {
-    let ((source, _a), (mut first, _b), (mut second, _c)) =
-        (peer(1, Role::Source).await, peer(2, Role::Relay).await, peer(3, Role::Relay).await);
+    let ((source, _a), (mut first, _b), (mut second, _c)) = (
+        peer(1, SnapshotRole::Source).await,
+        peer(2, SnapshotRole::Relay).await,
+        peer(3, SnapshotRole::Relay).await,
+    );
     for version in [2, 4] {
         let manifest = snapshot(&source.store, version);
         source.snapshots.publish(manifest.clone()).await.unwrap();
@@ -170,13 +174,13 @@ async fn a_chain_passes_snapshots_on_and_the_tail_never_touches_the_source() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mesh_with_a_rotten_peer_ends_whole_and_without_it() {
-    let (source, _dir) = peer(1, Role::Source).await;
+    let (source, _dir) = peer(1, SnapshotRole::Source).await;
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let liar = stand_in(9, &source, &manifest, Stand::Rotten).await;
     let mut nodes = Vec::new();
     for seed in 2..6 {
-        nodes.push(peer(seed, Role::Relay).await);
+        nodes.push(peer(seed, SnapshotRole::Relay).await);
     }
     for (node, _) in &mut nodes {
         node.announce(&manifest).await;
@@ -208,8 +212,11 @@ async fn a_mesh_with_a_rotten_peer_ends_whole_and_without_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leaf_receives_and_serves_nobody() {
-    let ((source, _a), (mut leaf, _b), (mut node, _c)) =
-        (peer(1, Role::Source).await, peer(2, Role::Leaf).await, peer(3, Role::Relay).await);
+    let ((source, _a), (mut leaf, _b), (mut node, _c)) = (
+        peer(1, SnapshotRole::Source).await,
+        peer(2, SnapshotRole::Leaf).await,
+        peer(3, SnapshotRole::Relay).await,
+    );
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     leaf.pull_from(vec![source.named(Part::Parent)]).await;

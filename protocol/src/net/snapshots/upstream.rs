@@ -1,9 +1,9 @@
 //! Pulling from one neighbour: ask, hear what it holds, verify and store what comes, report.
 
-use super::block_writer::{Arrival, Failure, Keeper, Kept};
+use super::block_writer::{Arrival, KeepFailure, Keeper, KeptBlocks};
 use super::frames;
-use super::frames::{Answer, Ask, WireError};
-use super::messages::{Report, Reporter};
+use super::frames::{PullMessage, ServeMessage, WireError};
+use super::messages::{Reporter, StreamReport};
 use super::requests::{Arrived, Requests};
 use crate::net::error::NetError;
 use crate::net::host::Host;
@@ -37,7 +37,7 @@ const READ_BUFFER: usize = 1 << 10;
 
 /// What the driver wants of the neighbour.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wish {
+pub(super) enum UpstreamCommand {
     Request { piece: PieceIndex, groups: GroupMask },
     Cancel { piece: PieceIndex, groups: GroupMask },
 }
@@ -50,12 +50,12 @@ enum End {
     /// It does not speak this version of the chunk protocol.
     Foreign(String),
     /// A group could not be kept, or is too large to be one.
-    Failed(Failure),
+    Failed(KeepFailure),
     Refused,
 }
 
 /// The pulling end of one neighbour's stream.
-pub(super) struct Edge {
+pub(super) struct NeighbourStream {
     pub(super) host: Host,
     pub(super) store: Arc<ChunkStore>,
     pub(super) keeper: Keeper,
@@ -67,9 +67,9 @@ pub(super) struct Edge {
     pub(super) requests: Mutex<Requests>,
 }
 
-impl Edge {
+impl NeighbourStream {
     /// Opens the stream and pulls until either side ends it.
-    pub(super) async fn pull(self, mut wishes: mpsc::Receiver<Wish>) {
+    pub(super) async fn pull(self, mut wishes: mpsc::Receiver<UpstreamCommand>) {
         let opened = tokio::select! {
             stream = self.open() => stream,
             // The machine asks for nothing before the stream is open, so this can only be the end of the channel.
@@ -83,17 +83,17 @@ impl Edge {
         self.reporter
             .report(match end {
                 End::Closed => return,
-                End::Lost(reason) => Report::Lost { reason },
-                End::Foreign(reason) => Report::Foreign { reason },
-                End::Failed(Failure::Ours(reason)) => Report::GaveUp { reason },
-                End::Failed(Failure::Rotten(reason)) => Report::Rotten { reason },
-                End::Refused => Report::Refused { version },
+                End::Lost(reason) => StreamReport::Lost { reason },
+                End::Foreign(reason) => StreamReport::Foreign { reason },
+                End::Failed(KeepFailure::Ours(reason)) => StreamReport::GaveUp { reason },
+                End::Failed(KeepFailure::Rotten(reason)) => StreamReport::Rotten { reason },
+                End::Refused => StreamReport::Refused { version },
             })
             .await;
     }
 }
 
-impl Edge {
+impl NeighbourStream {
     async fn open(&self) -> Result<crate::net::Stream, End> {
         let opened = self.host.open_stream(self.neighbour, protocol_names::CHUNKS).await;
         let mut stream = opened.map_err(|error| match error {
@@ -102,15 +102,15 @@ impl Edge {
         })?;
         let lost = |error: std::io::Error| End::Lost(error.to_string());
         let mut hello = Vec::new();
-        let first = Ask::Hello { version: self.manifest.version, manifest: self.id };
+        let first = PullMessage::Hello { version: self.manifest.version, manifest: self.id };
         frames::put_head(&mut hello, &first, 0).map_err(|error| End::Lost(error.to_string()))?;
         stream.write_all(&hello).await.map_err(lost)?;
         stream.flush().await.map_err(lost)?;
-        self.reporter.report(Report::Opened).await;
+        self.reporter.report(StreamReport::Opened).await;
         Ok(stream)
     }
 
-    async fn run(&self, stream: crate::net::Stream, mut wishes: mpsc::Receiver<Wish>) -> End {
+    async fn run(&self, stream: crate::net::Stream, mut wishes: mpsc::Receiver<UpstreamCommand>) -> End {
         let (reading, mut writing) = stream.split();
         let mut reading = BufReader::with_capacity(READ_BUFFER, reading);
         let (arrivals, arrived) = mpsc::channel(ARRIVED);
@@ -126,7 +126,11 @@ impl Edge {
     }
 
     /// Writes requests when their turn has come, and cancellations at once.
-    async fn ask(&self, writing: &mut (impl AsyncWrite + Unpin), wishes: &mut mpsc::Receiver<Wish>) -> End {
+    async fn ask(
+        &self,
+        writing: &mut (impl AsyncWrite + Unpin),
+        wishes: &mut mpsc::Receiver<UpstreamCommand>,
+    ) -> End {
         let pacing = self.host.pacing();
         let (mut wished, mut frames) = (Vec::new(), Vec::new());
         // A place among all who ask. It holds up those behind it, so it is given up when there is nothing to ask for, and while writing.
@@ -137,7 +141,7 @@ impl Edge {
             } else {
                 place = None;
             }
-            let asks: Vec<Ask> = tokio::select! {
+            let asks: Vec<PullMessage> = tokio::select! {
                 taken = wishes.recv_many(&mut wished, ASKS) => match taken {
                     0 => return End::Closed,
                     _ => wished.drain(..).filter_map(|wish| self.hear(wish)).collect(),
@@ -168,15 +172,15 @@ impl Edge {
     }
 
     /// Lets a request wait for its turn. Gives back a cancellation that the neighbour is to hear of.
-    fn hear(&self, wish: Wish) -> Option<Ask> {
+    fn hear(&self, wish: UpstreamCommand) -> Option<PullMessage> {
         match wish {
-            Wish::Request { piece: index, groups } => {
+            UpstreamCommand::Request { piece: index, groups } => {
                 if let Some(piece) = self.manifest.piece(index) {
                     self.requests().add(index, piece, groups);
                 }
                 None
             }
-            Wish::Cancel { piece: index, groups } => {
+            UpstreamCommand::Cancel { piece: index, groups } => {
                 let piece = self.manifest.piece(index)?;
                 self.requests().cancel(index, &piece, groups)
             }
@@ -190,30 +194,30 @@ impl Edge {
             if useless > MAX_USELESS {
                 return End::Lost("it sends what nobody asked it for".into());
             }
-            let (answer, payload) = match frames::read::<Answer>(reading).await {
+            let (answer, payload) = match frames::read::<ServeMessage>(reading).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return End::Lost("it closed the stream".into()),
                 Err(error @ WireError::TooLarge { .. }) => {
-                    return End::Failed(Failure::Rotten(error.to_string()));
+                    return End::Failed(KeepFailure::Rotten(error.to_string()));
                 }
                 Err(error) => return End::Lost(error.to_string()),
             };
             let (index, group, leaves) = match answer {
-                Answer::Refused => return End::Refused,
-                Answer::Have { .. } if !payload.is_empty() => {
+                ServeMessage::Refused => return End::Refused,
+                ServeMessage::Have { .. } if !payload.is_empty() => {
                     return End::Lost("it sends bytes with its news".into());
                 }
-                Answer::Have { news } if news.len() > frames::MAX_NEWS => {
+                ServeMessage::Have { news } if news.len() > frames::MAX_NEWS => {
                     return End::Lost(format!("it tells of {} pieces in one frame", news.len()));
                 }
-                Answer::Have { news } => {
+                ServeMessage::Have { news } => {
                     self.host.pacing().came_unasked(AROUND_NEWS + news.len() * frames::NEWS_ENTRY_BYTES);
                     let new = news.iter().filter(|(piece, groups)| !told.insert(*piece, *groups).is_empty());
                     useless += u32::from(new.count() == 0);
-                    self.reporter.report(Report::Has { version: self.manifest.version, news }).await;
+                    self.reporter.report(StreamReport::Has { version: self.manifest.version, news }).await;
                     continue;
                 }
-                Answer::Group { piece, group, leaves } => (piece, group, leaves as usize),
+                ServeMessage::Group { piece, group, leaves } => (piece, group, leaves as usize),
             };
             self.reporter.traffic.received(payload.len());
             let asked_for = self.manifest.piece(index).map(|piece| {
@@ -237,12 +241,12 @@ impl Edge {
     }
 
     /// Verifies and stores what has arrived, and reports it.
-    async fn keep(&self, mut arrived: mpsc::Receiver<Arrival>) -> Result<(), Failure> {
+    async fn keep(&self, mut arrived: mpsc::Receiver<Arrival>) -> Result<(), KeepFailure> {
         let mut batch = Vec::new();
         while arrived.recv_many(&mut batch, BATCH).await > 0 {
-            let Kept { stored, failure } = self.keeper.keep(std::mem::take(&mut batch)).await;
+            let KeptBlocks { stored, failure } = self.keeper.keep(std::mem::take(&mut batch)).await;
             if !stored.is_empty() {
-                self.reporter.report(Report::Stored { version: self.manifest.version, stored }).await;
+                self.reporter.report(StreamReport::Stored { version: self.manifest.version, stored }).await;
             }
             if let Some(failure) = failure {
                 return Err(failure);

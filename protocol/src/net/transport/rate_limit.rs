@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 pub(in crate::net) use muxer::PacedMuxer;
 use request_turns::Asking;
-pub(in crate::net) use request_turns::{Allowance, Due};
+pub(in crate::net) use request_turns::{OutstandingBytes, RequestPermit};
 use token_bucket::Bucket;
 use wire_overhead::{ACK_SHARE, Framing};
 
@@ -80,13 +80,13 @@ impl Pacing {
 
     /// Waits until bulk may be asked for: not at all where what is received has no cap. Turns come in the order in which they are waited
     /// for, and while somebody has one, or does not poll the wait for one that has come, nobody else gets any.
-    pub(in crate::net) async fn turn_to_ask(&self) -> Allowance<'_> {
+    pub(in crate::net) async fn turn_to_ask(&self) -> RequestPermit<'_> {
         self.shared.asking.turn(&self.shared).await
     }
 
     /// What one neighbour is asked for: nothing yet.
-    pub(in crate::net) fn due(&self) -> Due {
-        Due::new(self.clone())
+    pub(in crate::net) fn due(&self) -> OutstandingBytes {
+        OutstandingBytes::new(self.clone())
     }
 
     /// Counts bytes of bulk streams that came without having been asked for, which leave less room for what is.

@@ -8,7 +8,7 @@ fn v(version: u64) -> PolicyVersion {
 #[test]
 fn views_agree() {
     let policy = Staleness::new(3, None).unwrap();
-    assert_eq!((policy.period(), policy.admission(), policy.mode()), (2, 1, Mode::Bounded));
+    assert_eq!((policy.period(), policy.admission(), policy.mode()), (2, 1, StalenessMode::Bounded));
     assert_eq!(policy.reload_and_acceptance(), (2, 4));
     assert_eq!(Staleness::rlax(2, 4).unwrap(), policy);
     assert!(policy.admits(v(4), v(7)));
@@ -28,7 +28,7 @@ fn the_modes_of_rlax_have_its_numbers() {
     assert_eq!(Staleness::rlax(16, 32).unwrap().admission(), 15);
     let modes =
         [Staleness::on_policy(), Staleness::one_step(), Staleness::unbounded(1).unwrap()].map(|p| p.mode());
-    assert_eq!(modes, [Mode::OnPolicy, Mode::OneStep, Mode::Unbounded]);
+    assert_eq!(modes, [StalenessMode::OnPolicy, StalenessMode::OneStep, StalenessMode::Unbounded]);
     assert_eq!(Staleness::new(0, None), Ok(Staleness::on_policy()));
 }
 

@@ -4,8 +4,8 @@
 //! the next ones, up to the width. Each plane is a number, its length, and as many bytes: a zstd frame; or the plane itself when that is
 //! no longer; length 0 stands for a plane of zeros.
 
-use super::elements::{Element, Layout};
-use super::encoding::{Reader, push_number};
+use super::elements::{Element, ElementLayout};
+use super::encoding::{DeltaReader, push_number};
 use super::{DeltaError, Width};
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -14,7 +14,7 @@ const BLOCK: usize = 64 << 10;
 /// zstd's level: the planes are Huffman-coded noise or runs, on which higher levels gain nothing.
 const LEVEL: i32 = 1;
 
-pub(super) fn encode(layout: Layout, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
+pub(super) fn encode(layout: ElementLayout, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     let elements = layout.write_loose(new, out);
     let (old, new) = (&old[elements.clone()], &new[elements]);
     match layout.width {
@@ -24,7 +24,11 @@ pub(super) fn encode(layout: Layout, old: &[u8], new: &[u8], out: &mut Vec<u8>) 
     }
 }
 
-pub(super) fn apply(layout: Layout, chunk: &mut [u8], reader: &mut Reader<'_>) -> Result<(), DeltaError> {
+pub(super) fn apply(
+    layout: ElementLayout,
+    chunk: &mut [u8],
+    reader: &mut DeltaReader<'_>,
+) -> Result<(), DeltaError> {
     let chunk = layout.read_loose(chunk, reader)?;
     match layout.width {
         Width::One => apply_as::<u8>(chunk, reader),
@@ -62,7 +66,7 @@ fn push_plane(plane: &[u8], zstd: Option<&mut Compressor<'_>>, out: &mut Vec<u8>
     out.extend_from_slice(stored);
 }
 
-fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut Reader<'_>) -> Result<(), DeltaError> {
+fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut DeltaReader<'_>) -> Result<(), DeltaError> {
     let mut zstd = Decompressor::new().map_err(|_| DeltaError::Damaged("no memory for zstd"))?;
     let (mut differences, mut plane) = (vec![0u32; BLOCK], vec![0; BLOCK]);
     for block in chunk.chunks_mut(BLOCK * E::BYTES) {
@@ -85,7 +89,7 @@ fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut Reader<'_>) -> Result<(),
 fn read_plane(
     plane: &mut [u8],
     zstd: &mut Decompressor<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut DeltaReader<'_>,
 ) -> Result<bool, DeltaError> {
     let length = reader.number()? as usize;
     let stored = reader.take(length)?;

@@ -7,7 +7,7 @@
 use super::DeltaError;
 use super::change_mask::BLOCK;
 use super::elements::Element;
-use super::encoding::Reader;
+use super::encoding::DeltaReader;
 use super::level::{code, level};
 
 /// Ticks of the clock between two changes on average.
@@ -45,7 +45,7 @@ impl Clock {
         out.extend_from_slice(&codes[first..=last]);
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DeltaError> {
+    pub(super) fn read(reader: &mut DeltaReader<'_>) -> Result<Self, DeltaError> {
         let (first, more) = (usize::from(reader.byte()?), usize::from(reader.byte()?));
         let codes = reader.take(more + 1)?;
         if first + more > 255 || codes.iter().any(|code| *code > LONGEST) {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn times_are_the_sums_of_the_ticks_before() {
         // Keys 2 and 4 take 8 and 9 ticks, the others none.
-        let clock = Clock::read(&mut Reader::new(&[2, 2, 1, 0, 2])).unwrap();
+        let clock = Clock::read(&mut DeltaReader::new(&[2, 2, 1, 0, 2])).unwrap();
         let whole: Vec<u8> = (0..BLOCK as u8).map(|at| at % 3).collect();
         for block in [&whole[..], &whole[..7], &[]] {
             let mut times = [u32::MAX; BLOCK];

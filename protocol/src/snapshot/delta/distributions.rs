@@ -4,7 +4,7 @@
 //! consecutive numbers are adjacent, so a run of numbers is an interval as well. A number at or beyond the limit is an *escape*.
 
 use super::DeltaError;
-use super::encoding::Reader;
+use super::encoding::DeltaReader;
 use super::level::{TOP, code, level};
 
 /// The logarithm of [`TOTAL`].
@@ -16,7 +16,7 @@ const TABLE_BITS: u32 = 8;
 
 /// A part of [`TOTAL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interval {
+pub(super) struct RansInterval {
     pub(super) start: u32,
     pub(super) width: u32,
 }
@@ -33,7 +33,7 @@ pub(super) struct Counts {
 pub(super) struct Density {
     buckets: Vec<Bucket>,
     /// All numbers from the limit on.
-    escape: Interval,
+    escape: RansInterval,
     /// For the upper bits of a point of [`TOTAL`]: the bucket in which the first such point lies.
     table: Vec<u8>,
 }
@@ -92,7 +92,7 @@ impl Counts {
 
 impl Density {
     /// Reads what [`Counts::write`] wrote, for numbers below 2^`bits`.
-    pub(super) fn read(bits: u32, reader: &mut Reader<'_>) -> Result<Self, DeltaError> {
+    pub(super) fn read(bits: u32, reader: &mut DeltaReader<'_>) -> Result<Self, DeltaError> {
         let used = usize::from(reader.byte()?);
         let codes = reader.take(used)?;
         let count = 2 * bits as usize;
@@ -112,7 +112,7 @@ impl Density {
             bucket
         });
         let buckets: Vec<Bucket> = buckets.collect();
-        let escape = Interval { start: start as u32, width: TOTAL - start as u32 };
+        let escape = RansInterval { start: start as u32, width: TOTAL - start as u32 };
         let mut at = 0;
         let table = (0..1u32 << TABLE_BITS).map(|upper| {
             let point = upper << (TOTAL_BITS - TABLE_BITS);
@@ -134,13 +134,13 @@ impl Density {
     }
 
     /// The interval of the numbers from `first` up to `end`, which is at most the limit.
-    pub(super) fn interval(&self, first: u32, end: u32) -> Interval {
+    pub(super) fn interval(&self, first: u32, end: u32) -> RansInterval {
         let start = self.start(first);
-        Interval { start, width: self.start(end) - start }
+        RansInterval { start, width: self.start(end) - start }
     }
 
     /// The interval of `number`, or that of all escapes.
-    pub(super) fn interval_of(&self, number: u32) -> Interval {
+    pub(super) fn interval_of(&self, number: u32) -> RansInterval {
         match self.buckets.get(bucket_of(number)) {
             Some(bucket) => bucket.interval_of(number - bucket.first),
             None => self.escape,
@@ -148,7 +148,7 @@ impl Density {
     }
 
     /// The number in whose interval `point` lies, with the interval; `None` for an escape.
-    pub(super) fn number_at(&self, point: u32) -> Option<(u32, Interval)> {
+    pub(super) fn number_at(&self, point: u32) -> Option<(u32, RansInterval)> {
         if point >= self.escape.start {
             return None;
         }
@@ -162,14 +162,14 @@ impl Density {
     }
 
     /// The interval of every escape.
-    pub(super) fn escape(&self) -> Interval {
+    pub(super) fn escape(&self) -> RansInterval {
         self.escape
     }
 }
 
 impl Bucket {
-    fn interval_of(&self, nth: u32) -> Interval {
-        Interval { start: self.start + nth * self.each, width: self.each }
+    fn interval_of(&self, nth: u32) -> RansInterval {
+        RansInterval { start: self.start + nth * self.each, width: self.each }
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
     fn intervals_tile_the_total_and_are_found_again() {
         for codes in [vec![], vec![255], vec![0, 1, 255, 3], vec![9; 17]] {
             let bytes = [vec![codes.len() as u8], codes].concat();
-            let density = Density::read(8, &mut Reader::new(&bytes)).unwrap();
+            let density = Density::read(8, &mut DeltaReader::new(&bytes)).unwrap();
             let mut end = 0;
             for number in 0..256 {
                 let own = density.interval_of(number);
@@ -201,7 +201,7 @@ mod tests {
                 assert_eq!(density.number_at(own.start), Some((number, own)));
                 assert_eq!(density.number_at(end - 1), Some((number, own)));
             }
-            assert_eq!(density.escape(), Interval { start: end, width: TOTAL - end });
+            assert_eq!(density.escape(), RansInterval { start: end, width: TOTAL - end });
             assert!(end < TOTAL);
             assert_eq!([density.number_at(end), density.number_at(TOTAL - 1)], [None, None]);
             assert_eq!(density.interval_of(256), density.escape());
@@ -215,7 +215,7 @@ mod tests {
         (0..100).for_each(|at| counts.add(128 + at));
         let mut bytes = Vec::new();
         counts.write(&mut bytes);
-        let density = Density::read(8, &mut Reader::new(&bytes)).unwrap();
+        let density = Density::read(8, &mut DeltaReader::new(&bytes)).unwrap();
         let share = |from, to| f64::from(density.interval(from, to).width) / f64::from(TOTAL);
         assert!((share(1, 2) - 0.75).abs() < 0.03, "{}", share(1, 2));
         assert!((share(128, 256) - 0.25).abs() < 0.03, "{}", share(128, 256));

@@ -3,7 +3,7 @@
 //! A chunk need not begin with an element (companion files of any length come first), so its first bytes may belong to one that
 //! began in the chunk before. These and an incomplete last element are *loose* bytes.
 
-use super::encoding::Reader;
+use super::encoding::DeltaReader;
 use super::{DeltaError, Width};
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ const LOOKED_AT: usize = 4096;
 
 /// Where the elements of a chunk lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct ElementLayout {
     /// Bytes of an element.
     pub(super) width: Width,
     /// Bytes before the first element, fewer than an element has.
@@ -97,7 +97,7 @@ element!(u8, i8);
 element!(u16, i16);
 element!(u32, i32);
 
-impl Layout {
+impl ElementLayout {
     /// The bytes that changed most often are the lowest of their elements: numbers move little.
     pub(super) fn detect(old: &[u8], new: &[u8], width: Width) -> Self {
         let mut changed = [0usize; WORD];
@@ -144,7 +144,7 @@ impl Layout {
     pub(super) fn read_loose<'c>(
         self,
         chunk: &'c mut [u8],
-        reader: &mut Reader<'_>,
+        reader: &mut DeltaReader<'_>,
     ) -> Result<&'c mut [u8], DeltaError> {
         let elements = self.elements(chunk.len());
         let (before, behind) = (elements.start, chunk.len() - elements.end);

@@ -3,11 +3,11 @@
 use super::DeltaError;
 
 /// Bytes of a delta that are still to be read.
-pub(super) struct Reader<'a> {
+pub(super) struct DeltaReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DeltaReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The inverse of [`Reader::number`].
+/// The inverse of [`DeltaReader::number`].
 pub(super) fn push_number(mut number: u32, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

@@ -3,13 +3,13 @@
 //! An interval of width w costs log2([`TOTAL`] / w) bits. What is put last comes out first.
 
 use super::DeltaError;
-use super::distributions::{Interval, TOTAL, TOTAL_BITS};
+use super::distributions::{RansInterval, TOTAL, TOTAL_BITS};
 
 /// Between two intervals the state is at least this, and less than 2^32 times this.
 const LOWEST: u64 = 1 << 31;
 
 /// Encodes intervals, which the decoder takes in reverse order.
-pub(super) struct Encoder {
+pub(super) struct RansEncoder {
     state: u64,
     /// The words that were put, and room for further ones.
     words: Vec<u32>,
@@ -17,20 +17,20 @@ pub(super) struct Encoder {
 }
 
 /// Takes them again in reverse order.
-pub(super) struct Decoder<'a> {
+pub(super) struct RansDecoder<'a> {
     state: u64,
     words: &'a [[u8; 4]],
     /// Words taken; more than there are when the bytes are not what an encoder made.
     taken: usize,
 }
 
-impl Encoder {
+impl RansEncoder {
     pub(super) fn new() -> Self {
         Self { state: LOWEST, words: Vec::new(), put: 0 }
     }
 
     /// `interval` must not be empty.
-    pub(super) fn put(&mut self, interval: Interval) {
+    pub(super) fn put(&mut self, interval: RansInterval) {
         if self.put == self.words.len() {
             self.make_room();
         }
@@ -48,7 +48,7 @@ impl Encoder {
         self.words.resize(2 * self.words.len() + 1024, 0);
     }
 
-    /// How many bytes [`Encoder::finish`] appends.
+    /// How many bytes [`RansEncoder::finish`] appends.
     pub(super) fn bytes(&self) -> usize {
         size_of::<u64>() + size_of_val(&self.words[..self.put])
     }
@@ -61,7 +61,7 @@ impl Encoder {
     }
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> RansDecoder<'a> {
     /// Takes from all of `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, DeltaError> {
         let (state, words) = bytes.split_first_chunk().ok_or(DeltaError::Truncated)?;
@@ -77,8 +77,8 @@ impl<'a> Decoder<'a> {
         self.state as u32 & (TOTAL - 1)
     }
 
-    /// Takes the interval in which [`Decoder::point`] lies. Behind the last word come zeros: whether all was well, the end tells.
-    pub(super) fn take(&mut self, interval: Interval) {
+    /// Takes the interval in which [`RansDecoder::point`] lies. Behind the last word come zeros: whether all was well, the end tells.
+    pub(super) fn take(&mut self, interval: RansInterval) {
         let within = u64::from(self.point() - interval.start);
         let state = u64::from(interval.width) * (self.state >> TOTAL_BITS) + within;
         let word = self.words.get(self.taken).map_or(0, |word| u32::from_le_bytes(*word));
@@ -99,25 +99,25 @@ mod tests {
 
     #[test]
     fn intervals_come_back_in_reverse_and_cost_their_information() {
-        let likely = Interval { start: 5, width: TOTAL / 2 };
-        let rare = Interval { start: TOTAL - 1, width: 1 };
-        let all = Interval { start: 0, width: TOTAL };
+        let likely = RansInterval { start: 5, width: TOTAL / 2 };
+        let rare = RansInterval { start: TOTAL - 1, width: 1 };
+        let all = RansInterval { start: 0, width: TOTAL };
         let put: Vec<_> =
             (0..1000).map(|at| if at % 100 == 0 { rare } else { likely }).chain([all]).collect();
-        let mut encoder = Encoder::new();
+        let mut encoder = RansEncoder::new();
         put.iter().for_each(|interval| encoder.put(*interval));
         let mut bytes = Vec::new();
         encoder.finish(&mut bytes);
         let bits = 990 + 10 * TOTAL_BITS as usize;
         assert!((bits / 8..bits / 8 + 12).contains(&bytes.len()), "{} bytes", bytes.len());
-        let mut decoder = Decoder::new(&bytes).unwrap();
+        let mut decoder = RansDecoder::new(&bytes).unwrap();
         for interval in put.iter().rev() {
             assert!((interval.start..interval.start + interval.width).contains(&decoder.point()));
             assert!(!decoder.is_finished());
             decoder.take(*interval);
         }
         assert!(decoder.is_finished());
-        decoder.take(Interval { start: 0, width: 1 });
+        decoder.take(RansInterval { start: 0, width: 1 });
         assert!(!decoder.is_finished(), "more was taken than put");
     }
 }

@@ -6,10 +6,10 @@
 
 use super::change_mask::{BLOCK, Changed, blocks};
 use super::change_rates::Clock;
-use super::distributions::{Counts, Density, Interval, TOTAL_BITS};
-use super::elements::{Element, Layout};
-use super::encoding::{Reader, push_number};
-use super::rans::{Decoder, Encoder};
+use super::distributions::{Counts, Density, RansInterval, TOTAL_BITS};
+use super::elements::{Element, ElementLayout};
+use super::encoding::{DeltaReader, push_number};
+use super::rans::{RansDecoder, RansEncoder};
 use super::{DeltaError, Width};
 
 /// Above one change in so many elements the dense form is faster, and hardly larger.
@@ -34,7 +34,7 @@ struct Change {
 }
 
 /// Appends the delta; `false`, with some of it appended, when too much changed.
-pub(super) fn encode(layout: Layout, old: &[u8], new: &[u8], out: &mut Vec<u8>) -> bool {
+pub(super) fn encode(layout: ElementLayout, old: &[u8], new: &[u8], out: &mut Vec<u8>) -> bool {
     let elements = layout.write_loose(new, out);
     let (old, new) = (&old[elements.clone()], &new[elements]);
     match layout.width {
@@ -45,7 +45,11 @@ pub(super) fn encode(layout: Layout, old: &[u8], new: &[u8], out: &mut Vec<u8>) 
 }
 
 /// Makes the new chunk of the old one, in place.
-pub(super) fn apply(layout: Layout, chunk: &mut [u8], reader: &mut Reader<'_>) -> Result<(), DeltaError> {
+pub(super) fn apply(
+    layout: ElementLayout,
+    chunk: &mut [u8],
+    reader: &mut DeltaReader<'_>,
+) -> Result<(), DeltaError> {
     let chunk = layout.read_loose(chunk, reader)?;
     match layout.width {
         Width::One => apply_as::<u8>(chunk, reader),
@@ -101,7 +105,7 @@ fn write_changes(changes: &[Change], out: &mut Vec<u8>) {
         .iter()
         .map(|counts| written(out, |out| counts.write(out), |reader| Density::read(DIFFERENCE_BITS, reader)))
         .collect();
-    let (mut when, mut what) = (Encoder::new(), Encoder::new());
+    let (mut when, mut what) = (RansEncoder::new(), RansEncoder::new());
     for change in changes.iter().rev() {
         let Change { gap, ticks, difference } = *change;
         if difference >> DIFFERENCE_BITS != 0 {
@@ -117,7 +121,7 @@ fn write_changes(changes: &[Change], out: &mut Vec<u8>) {
     what.finish(out);
 }
 
-fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut Reader<'_>) -> Result<(), DeltaError> {
+fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut DeltaReader<'_>) -> Result<(), DeltaError> {
     let count = reader.number()?;
     if count == 0 {
         return Ok(());
@@ -127,7 +131,7 @@ fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut Reader<'_>) -> Result<(),
     let differences = (0..SPEEDS).map(|_| Density::read(DIFFERENCE_BITS, reader));
     let differences = differences.collect::<Result<Vec<_>, _>>()?;
     let when = reader.number()? as usize;
-    let (mut when, mut what) = (Decoder::new(reader.take(when)?)?, Decoder::new(reader.rest())?);
+    let (mut when, mut what) = (RansDecoder::new(reader.take(when)?)?, RansDecoder::new(reader.rest())?);
     let mut rest = chunk;
     for _ in 0..count {
         let (at, before) = next_change::<E>(rest, &clock, &gaps, &mut when)?;
@@ -148,7 +152,7 @@ fn next_change<E: Element>(
     rest: &[u8],
     clock: &Clock,
     gaps: &Density,
-    decoder: &mut Decoder<'_>,
+    decoder: &mut RansDecoder<'_>,
 ) -> Result<(usize, u32), DeltaError> {
     let ticks = |element: &[u8]| clock.ticks(E::read(element));
     let (mut at, mut now) = (0, 0);
@@ -188,7 +192,7 @@ fn next_change<E: Element>(
     }
 }
 
-fn next_difference(density: &Density, decoder: &mut Decoder<'_>) -> u32 {
+fn next_difference(density: &Density, decoder: &mut RansDecoder<'_>) -> u32 {
     if let Some((difference, interval)) = density.number_at(decoder.point()) {
         decoder.take(interval);
         return difference;
@@ -203,13 +207,13 @@ fn next_difference(density: &Density, decoder: &mut Decoder<'_>) -> u32 {
 }
 
 /// The interval of an element that changed: of all ticks that it takes, as far as they lie in the window.
-fn element_interval(gaps: &Density, begins: u32, ticks: u32) -> Interval {
+fn element_interval(gaps: &Density, begins: u32, ticks: u32) -> RansInterval {
     gaps.interval(begins, (begins + ticks).min(WINDOW))
 }
 
 /// The interval of 16 bits that are all equally likely.
-fn half(bits: u32) -> Interval {
-    Interval { start: (bits & 0xffff) << (TOTAL_BITS - 16), width: 1 << (TOTAL_BITS - 16) }
+fn half(bits: u32) -> RansInterval {
+    RansInterval { start: (bits & 0xffff) << (TOTAL_BITS - 16), width: 1 << (TOTAL_BITS - 16) }
 }
 
 /// 0 for elements that change less often than one in 16, then one for each doubling.
@@ -225,9 +229,9 @@ fn element<E: Element>(bytes: &[u8], at: usize) -> E {
 fn written<T>(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>),
-    read: impl FnOnce(&mut Reader<'_>) -> Result<T, DeltaError>,
+    read: impl FnOnce(&mut DeltaReader<'_>) -> Result<T, DeltaError>,
 ) -> T {
     let start = out.len();
     write(out);
-    read(&mut Reader::new(&out[start..])).expect("what was written can be read")
+    read(&mut DeltaReader::new(&out[start..])).expect("what was written can be read")
 }

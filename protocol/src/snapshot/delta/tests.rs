@@ -65,15 +65,15 @@ proptest! {
 /// Found by fuzzing: after an escape the clock stands where the last element ended, and the next change was placed before that.
 #[test]
 fn a_change_in_the_past_is_refused() {
-    let gaps = distributions::Density::read(18, &mut Reader::new(&[0])).unwrap();
-    let mut when = rans::Encoder::new();
+    let gaps = distributions::Density::read(18, &mut DeltaReader::new(&[0])).unwrap();
+    let mut when = rans::RansEncoder::new();
     when.put(gaps.interval_of(0));
     when.put(gaps.escape());
     // One change; a clock of 2^19 ticks for elements of key 0, twice the window; nine flat distributions.
     let mut delta =
-        vec![header(Kind::Sparse), 0x01, 1, 0, 0, 129, 0, 0, 0, 0, 0, 0, 0, 0, 0, when.bytes() as u8];
+        vec![header(DeltaKind::Sparse), 0x01, 1, 0, 0, 129, 0, 0, 0, 0, 0, 0, 0, 0, 0, when.bytes() as u8];
     when.finish(&mut delta);
-    rans::Encoder::new().finish(&mut delta);
+    rans::RansEncoder::new().finish(&mut delta);
     assert_eq!(apply(Vec::new(), &delta, 10), Err(DeltaError::Damaged("a change in the past")));
 }
 
@@ -90,10 +90,10 @@ fn each_kind_is_chosen_where_it_is_small() {
         elements.flat_map(moved).collect()
     };
     let sparse = encode(&old, &shifted(50, 1), Width::Two).unwrap();
-    assert_eq!(kind(&sparse), Ok(Kind::Sparse));
+    assert_eq!(kind(&sparse), Ok(DeltaKind::Sparse));
     assert!(sparse.len() < 400, "{} bytes", sparse.len());
     let dense = encode(&old, &shifted(2, 3), Width::Two).unwrap();
-    assert_eq!(kind(&dense), Ok(Kind::Planes));
+    assert_eq!(kind(&dense), Ok(DeltaKind::Planes));
     assert!(dense.len() < old.len() / 10, "{} bytes", dense.len());
     assert_eq!(encode(&old, &noise(old.len()), Width::Two), None);
     assert_eq!(kind(&[]), Err(DeltaError::Truncated));

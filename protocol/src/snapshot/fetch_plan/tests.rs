@@ -18,12 +18,12 @@ fn held(ids: &Set<ContentId>) -> impl Fn(&ContentId) -> bool {
 #[test]
 fn a_newcomer_fetches_whole_chunks() {
     let manifests = lineage(3, 4, 100);
-    let recipe = Recipe::of(&manifests, |_| false);
+    let recipe = FetchPlan::of(&manifests, |_| false);
     assert_eq!(recipe.steps, []);
     let all = [0, 1, 2, 3].map(PieceIndex).into_iter().collect();
     assert_eq!(recipe.wanted, [(PolicyVersion(3), all)].into());
     assert_eq!(recipe.bytes, manifests[0].total_bytes);
-    assert_eq!(Recipe::of(&[], |_| true), Recipe::default());
+    assert_eq!(FetchPlan::of(&[], |_| true), FetchPlan::default());
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn who_holds_the_version_before_fetches_deltas() {
     ids.insert(manifests[0].chunks[0]);
     ids.remove(&manifests[1].chunks[1]);
     ids.insert(manifests[0].deltas[2].unwrap().id);
-    let recipe = Recipe::of(&manifests, held(&ids));
+    let recipe = FetchPlan::of(&manifests, held(&ids));
     let wanted = [PieceIndex(1), PieceIndex(4 + 3)].into_iter().collect();
     assert_eq!(recipe.wanted, [(PolicyVersion(3), wanted)].into());
     assert_eq!(recipe.bytes, CHUNK + 100);
@@ -47,14 +47,14 @@ fn who_holds_the_version_before_fetches_deltas() {
 fn who_is_several_versions_behind_applies_their_deltas_in_order() {
     let manifests = lineage(4, 1, 100);
     let base = manifests[3].chunks[0];
-    let recipe = Recipe::of(&manifests, |id| *id == base);
+    let recipe = FetchPlan::of(&manifests, |id| *id == base);
     let versions: Vec<_> = recipe.steps.iter().map(|step| step.version.0).collect();
     assert_eq!((versions, recipe.bytes), (vec![2, 3, 4], 300));
     assert!(recipe.wanted.values().all(|pieces| *pieces == [PieceIndex(1)].into_iter().collect()));
     assert!(recipe.steps.windows(2).all(|pair| pair[0].target.id == pair[1].base));
     // Without the manifest in the middle there is no such way.
     let gap = [manifests[0].clone(), manifests[2].clone(), manifests[3].clone()];
-    let recipe = Recipe::of(&gap, |id| *id == base);
+    let recipe = FetchPlan::of(&gap, |id| *id == base);
     assert_eq!((recipe.steps.len(), recipe.bytes), (0, manifests[0].total_bytes));
 }
 
@@ -62,8 +62,8 @@ fn who_is_several_versions_behind_applies_their_deltas_in_order() {
 fn deltas_that_add_up_to_more_than_the_chunk_are_passed_over() {
     let manifests = lineage(4, 1, 6_000);
     let (oldest, older) = (manifests[3].chunks[0], manifests[2].chunks[0]);
-    assert_eq!(Recipe::of(&manifests, |id| *id == oldest).steps, [], "three deltas of 6000 bytes");
-    assert_eq!(Recipe::of(&manifests, |id| *id == older).bytes, 12_000);
+    assert_eq!(FetchPlan::of(&manifests, |id| *id == oldest).steps, [], "three deltas of 6000 bytes");
+    assert_eq!(FetchPlan::of(&manifests, |id| *id == older).bytes, 12_000);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_chunk_that_rested_is_reached_through_the_version_that_changed_it() {
     let manifests = [four, three, two, one].map(Arc::new);
     let base = manifests[3].chunks[0];
     let versions: Vec<_> =
-        Recipe::of(&manifests, |id| *id == base).steps.iter().map(|step| step.version.0).collect();
+        FetchPlan::of(&manifests, |id| *id == base).steps.iter().map(|step| step.version.0).collect();
     assert_eq!(versions, [2, 4]);
 }
 
@@ -100,7 +100,7 @@ proptest! {
         let ids = manifests.iter().flat_map(|m| m.ids().collect::<Vec<_>>());
         let mut here: Set<ContentId> = ids.zip(&seed).filter(|(_, held)| **held).map(|(id, _)| id).collect();
         let missing: u64 = (0..3).map(PieceIndex).filter_map(|at| manifests[0].piece(at)).filter(|p| !here.contains(&p.id)).map(|p| p.length).sum();
-        let recipe = Recipe::of(&manifests, held(&here));
+        let recipe = FetchPlan::of(&manifests, held(&here));
         prop_assert!(recipe.bytes <= missing);
         let mut bytes = 0;
         for (version, pieces) in &recipe.wanted {

@@ -51,17 +51,17 @@ fn groups_in_any_order_make_the_piece() {
     let sample = Sample::new(3 * G + 77);
     let store = sample.open();
     assert!(store.needs_tree(&sample.piece) && store.held(&sample.piece).is_empty());
-    assert!(matches!(store.tree(&sample.piece), Err(StoreError::Missing { .. })));
+    assert!(matches!(store.tree(&sample.piece), Err(ChunkStoreError::Missing { .. })));
     let early = store.write_group(&sample.piece, 0, sample.group(0));
-    assert!(matches!(early, Err(StoreError::NoTree { .. })));
+    assert!(matches!(early, Err(ChunkStoreError::NoTree { .. })));
 
     assert_eq!(sample.write(&store, [2, 0, 2]), Written::Partial);
     assert_eq!(store.held(&sample.piece), GroupMask(0b101));
     assert!(!store.needs_tree(&sample.piece));
     assert_eq!(*store.tree(&sample.piece).unwrap(), sample.tree);
     assert_eq!(store.read_group(&sample.piece, 2).unwrap(), sample.group(2));
-    assert!(matches!(store.read_group(&sample.piece, 1), Err(StoreError::Missing { .. })));
-    assert!(matches!(store.read(&sample.piece.id), Err(StoreError::Missing { .. })));
+    assert!(matches!(store.read_group(&sample.piece, 1), Err(ChunkStoreError::Missing { .. })));
+    assert!(matches!(store.read(&sample.piece.id), Err(ChunkStoreError::Missing { .. })));
 
     assert_eq!(sample.write(&store, [3, 1]), Written::Whole);
     assert_eq!(store.held(&sample.piece), GroupMask::all(4));
@@ -82,10 +82,10 @@ fn bytes_that_are_not_the_group_are_refused() {
         [(0, rotten.into()), (1, sample.group(0)), (2, short), (3, Bytes::new()), (u32::MAX, Bytes::new())]
     {
         let refused = store.write_group(&sample.piece, group, bytes);
-        assert!(matches!(refused, Err(StoreError::Mismatch { .. })), "group {group}");
+        assert!(matches!(refused, Err(ChunkStoreError::Mismatch { .. })), "group {group}");
     }
     assert!(store.held(&sample.piece).is_empty());
-    assert!(matches!(store.read_group(&sample.piece, u32::MAX), Err(StoreError::Missing { .. })));
+    assert!(matches!(store.read_group(&sample.piece, u32::MAX), Err(ChunkStoreError::Missing { .. })));
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn a_piece_that_could_not_get_its_name_gets_it_later() {
     let directory = path.parent().unwrap();
     fs::write(directory, b"").unwrap();
     let refused = store.write_group(&sample.piece, 1, sample.group(1));
-    assert!(matches!(refused, Err(StoreError::Io { .. })));
-    assert!(matches!(store.put(&sample.bytes), Err(StoreError::Io { .. })));
+    assert!(matches!(refused, Err(ChunkStoreError::Io { .. })));
+    assert!(matches!(store.put(&sample.bytes), Err(ChunkStoreError::Io { .. })));
     assert_eq!(fs::read_dir(sample.dir.path().join("drafts")).unwrap().count(), 0, "nothing is left");
     fs::remove_file(directory).unwrap();
     assert_eq!(store.write_group(&sample.piece, 1, sample.group(1)).unwrap(), Written::Whole);
@@ -192,7 +192,7 @@ fn what_is_at_hand_is_the_group_or_nothing() {
     let file = fs::File::options().write(true).open(sample.partial_file()).unwrap();
     write_all_at(&file, b"rot", 5).unwrap();
     assert_eq!(store.at_hand(&sample.piece, 0), None);
-    assert!(matches!(store.read_group(&sample.piece, 0), Err(StoreError::Damaged { .. })));
+    assert!(matches!(store.read_group(&sample.piece, 0), Err(ChunkStoreError::Damaged { .. })));
     assert_eq!(store.at_hand(&sample.piece, 1), None, "the piece has been deleted");
 }
 
@@ -213,7 +213,7 @@ fn rot_in_a_partial_file_is_found_by_a_restart_or_by_reading() {
     let store = sample.open();
     assert_eq!(store.held(&sample.piece), GroupMask(0b11));
     rot();
-    assert!(matches!(store.read_group(&sample.piece, 0), Err(StoreError::Damaged { .. })));
+    assert!(matches!(store.read_group(&sample.piece, 0), Err(ChunkStoreError::Damaged { .. })));
     assert!(store.held(&sample.piece).is_empty() && store.needs_tree(&sample.piece));
     assert_eq!(sample.write(&store, 0..4), Written::Whole, "and it can be fetched again");
 }
@@ -228,13 +228,13 @@ fn rot_in_a_whole_file_is_found_by_reading_a_group() {
     let file = fs::File::options().write(true).open(&path).unwrap();
     write_all_at(&file, b"rot", 2 * G as u64).unwrap();
     assert_eq!(store.read_group(&sample.piece, 1).unwrap(), sample.group(1));
-    assert!(matches!(store.read_group(&sample.piece, 2), Err(StoreError::Damaged { .. })));
+    assert!(matches!(store.read_group(&sample.piece, 2), Err(ChunkStoreError::Damaged { .. })));
     assert!(!path.exists() && store.held(&sample.piece).is_empty());
     // Without a tree in memory the whole file is looked at.
     sample.write(&store, 0..4);
     let file = fs::File::options().write(true).open(&path).unwrap();
     write_all_at(&file, b"rot", 0).unwrap();
-    assert!(matches!(sample.open().tree(&sample.piece), Err(StoreError::Damaged { .. })));
+    assert!(matches!(sample.open().tree(&sample.piece), Err(ChunkStoreError::Damaged { .. })));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn files_of_a_wrong_length_are_not_trusted() {
     store.read_group(&sample.piece, 0).unwrap();
     fs::File::options().write(true).open(&path).unwrap().set_len(G as u64).unwrap();
     let read = store.read_group(&sample.piece, 2);
-    assert!(matches!(read, Err(StoreError::Missing { .. } | StoreError::Damaged { .. })));
+    assert!(matches!(read, Err(ChunkStoreError::Missing { .. } | ChunkStoreError::Damaged { .. })));
 }
 
 #[test]
@@ -277,11 +277,11 @@ fn another_pieces_tree_begins_nothing() {
     let store = sample.open();
     let longer = Piece { length: MAX_PIECE_BYTES + 1, ..sample.piece };
     for piece in [sample.piece, longer] {
-        assert!(matches!(store.begin(&piece, other.tree.clone()), Err(StoreError::Mismatch { .. })));
+        assert!(matches!(store.begin(&piece, other.tree.clone()), Err(ChunkStoreError::Mismatch { .. })));
     }
     let huge = GroupTree::of(&vec![0; MAX_PIECE_BYTES as usize + 1]);
     let piece = Piece { id: huge.0, length: MAX_PIECE_BYTES + 1 };
-    assert!(matches!(store.begin(&piece, huge.1), Err(StoreError::Mismatch { .. })));
+    assert!(matches!(store.begin(&piece, huge.1), Err(ChunkStoreError::Mismatch { .. })));
     assert_eq!(fs::read_dir(sample.dir.path().join(PARTIAL)).unwrap().count(), 0);
 }
 

@@ -16,7 +16,7 @@ pub const MAX_FINDINGS: usize = 1_000;
 
 /// What is wrong with a receipt, or missing. Positions are those in the pile, from 0.
 #[derive(Debug, thiserror::Error)]
-pub enum Finding {
+pub enum ReceiptFinding {
     /// It is no receipt, or nobody signed it.
     #[error("receipt {position}: {cause}")]
     Unsound {
@@ -83,7 +83,7 @@ pub struct Account {
     /// Copies of receipts that were counted already. They do no harm: an answer may come twice.
     pub copies: u64,
     /// What is wrong, at most [`MAX_FINDINGS`].
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ReceiptFinding>,
     /// How many findings there were.
     pub wrong: u64,
 }
@@ -113,7 +113,7 @@ impl Account {
         self.seen += 1;
         if self.numbers.len() >= MAX_RECEIPTS {
             if !std::mem::replace(&mut self.full, true) {
-                self.find(Finding::TooMany);
+                self.find(ReceiptFinding::TooMany);
             }
             return None;
         }
@@ -152,33 +152,38 @@ impl Account {
             // Behind the last number there is none.
             expected = number.saturating_add(1);
         }
-        gaps.into_iter().for_each(|gap| self.find(Finding::Missing(gap)));
+        gaps.into_iter().for_each(|gap| self.find(ReceiptFinding::Missing(gap)));
     }
 
     /// `Err(None)` for a copy.
-    fn check(&mut self, position: usize, signed: &Signed<Receipt>) -> Result<Receipt, Option<Finding>> {
-        let receipt =
-            signed.open_from(&self.learner).map_err(|cause| Some(Finding::Unsound { position, cause }))?;
+    fn check(
+        &mut self,
+        position: usize,
+        signed: &Signed<Receipt>,
+    ) -> Result<Receipt, Option<ReceiptFinding>> {
+        let receipt = signed
+            .open_from(&self.learner)
+            .map_err(|cause| Some(ReceiptFinding::Unsound { position, cause }))?;
         if receipt.run != self.run {
-            return Err(Some(Finding::OtherRun { position, run: receipt.run }));
+            return Err(Some(ReceiptFinding::OtherRun { position, run: receipt.run }));
         }
         if receipt.node != self.node {
-            return Err(Some(Finding::OtherNode { position, node: receipt.node }));
+            return Err(Some(ReceiptFinding::OtherNode { position, node: receipt.node }));
         }
         let (sequence, counter) = (receipt.sequence, receipt.counter);
         match self.numbers.get(&sequence) {
             Some(group) if *group == receipt.group => return Err(None),
-            Some(_) => return Err(Some(Finding::NumberTwice { position, sequence })),
+            Some(_) => return Err(Some(ReceiptFinding::NumberTwice { position, sequence })),
             None => {}
         }
         if !self.orders.insert(counter) {
-            return Err(Some(Finding::OrderTwice { position, counter }));
+            return Err(Some(ReceiptFinding::OrderTwice { position, counter }));
         }
         self.numbers.insert(sequence, receipt.group);
         Ok(receipt)
     }
 
-    fn find(&mut self, finding: Finding) {
+    fn find(&mut self, finding: ReceiptFinding) {
         self.wrong += 1;
         if self.findings.len() < MAX_FINDINGS {
             self.findings.push(finding);

@@ -40,7 +40,7 @@ fn account(receipts: &[Receipt], signer: &NodeKey) -> Account {
 }
 
 fn findings(account: &Account) -> Vec<String> {
-    account.findings.iter().map(Finding::to_string).collect()
+    account.findings.iter().map(ReceiptFinding::to_string).collect()
 }
 
 #[test]
@@ -77,16 +77,19 @@ fn what_is_missing_or_comes_twice_is_named() {
     let account = account(&pile, &key(1));
     let found = findings(&account);
     assert_eq!((account.wrong, account.groups()), (3, 2));
-    assert!(matches!(account.findings[0], Finding::NumberTwice { position: 2, sequence: 3 }), "{found:?}");
-    assert!(matches!(account.findings[1], Finding::OrderTwice { position: 3, .. }), "{found:?}");
-    assert!(matches!(&account.findings[2], Finding::Missing(gap) if *gap == (1..3)), "{found:?}");
+    assert!(
+        matches!(account.findings[0], ReceiptFinding::NumberTwice { position: 2, sequence: 3 }),
+        "{found:?}"
+    );
+    assert!(matches!(account.findings[1], ReceiptFinding::OrderTwice { position: 3, .. }), "{found:?}");
+    assert!(matches!(&account.findings[2], ReceiptFinding::Missing(gap) if *gap == (1..3)), "{found:?}");
 }
 
 #[test]
 fn the_last_of_all_numbers_is_counted_like_another() {
     let whole = account(&[receipt(u64::MAX, 1)], &key(1));
     let gap = u64::MAX / SEQUENCE_STRETCH * SEQUENCE_STRETCH..u64::MAX;
-    assert!(matches!(&whole.findings[..], [Finding::Missing(missing)] if *missing == gap));
+    assert!(matches!(&whole.findings[..], [ReceiptFinding::Missing(missing)] if *missing == gap));
     let mut end = Account::new(key(1).public(), run(1), key(2).public());
     end.add(&Signed::sign(&receipt(u64::MAX, 1), &key(1)).unwrap());
     end.close(u64::MAX);
@@ -96,11 +99,11 @@ fn the_last_of_all_numbers_is_counted_like_another() {
 #[test]
 fn receipts_of_others_prove_nothing() {
     let forged = account(&[receipt(0, 1)], &key(2));
-    assert!(matches!(forged.findings[0], Finding::Unsound { position: 0, .. }));
+    assert!(matches!(forged.findings[0], ReceiptFinding::Unsound { position: 0, .. }));
     let pile = [Receipt { run: run(7), ..receipt(0, 1) }, Receipt { node: key(3).public(), ..receipt(1, 2) }];
     let foreign = account(&pile, &key(1));
-    assert!(matches!(foreign.findings[0], Finding::OtherRun { .. }));
-    assert!(matches!(foreign.findings[1], Finding::OtherNode { .. }));
+    assert!(matches!(foreign.findings[0], ReceiptFinding::OtherRun { .. }));
+    assert!(matches!(foreign.findings[1], ReceiptFinding::OtherNode { .. }));
     assert_eq!((forged.groups(), foreign.groups(), foreign.trajectories), (0, 0, 0));
     // One flipped bit.
     let mut bytes = Signed::sign(&receipt(0, 1), &key(1)).unwrap().to_bytes();
@@ -119,5 +122,5 @@ fn a_learner_that_lost_its_database_goes_on_at_the_next_stretch() {
     assert_eq!(findings(&account(&pile, &key(1))), Vec::<String>::new());
     let pile = [receipt(0, 1), receipt(s + 1, 3)];
     let cut = account(&pile, &key(1));
-    assert!(matches!(&cut.findings[0], Finding::Missing(gap) if *gap == (s..s + 1)));
+    assert!(matches!(&cut.findings[0], ReceiptFinding::Missing(gap) if *gap == (s..s + 1)));
 }

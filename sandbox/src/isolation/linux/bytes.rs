@@ -2,9 +2,9 @@
 
 /// Puts values one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(super) struct ByteWriter(pub(super) Vec<u8>);
 
-impl Writer {
+impl ByteWriter {
     pub(super) fn number(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
@@ -23,9 +23,9 @@ impl Writer {
 
 /// Takes values off the front; `None` when they are not there.
 #[derive(Debug)]
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     pub(super) fn number(&mut self) -> Option<u64> {
         let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub(super) use self::hierarchies::{Hierarchies, Version};
-use super::message::Setup;
-use crate::isolation::Limits;
+use super::message::ZygoteSetup;
+use crate::isolation::RunLimits;
 
 /// The most bytes of a counter's file that are read.
 const MAX_COUNTER_BYTES: usize = 4096;
@@ -28,7 +28,7 @@ static GROUPS: AtomicU32 = AtomicU32::new(0);
 
 /// The control group of a zygote's runs, one after the other.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ControlGroup {
     version: Version,
     /// Where memory, processes and processor time are limited and counted; of version 2 all the same directory.
     memory: PathBuf,
@@ -44,7 +44,7 @@ pub(super) struct Group {
     ooms_before: u64,
 }
 
-impl Group {
+impl ControlGroup {
     /// Makes a group below this process's own, or beside it.
     pub(super) fn create(hierarchies: &Hierarchies) -> io::Result<Self> {
         let number = GROUPS.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Group {
     }
 
     /// What a zygote has to know of the group.
-    pub(super) fn describe(&self, setup: &mut Setup) {
+    pub(super) fn describe(&self, setup: &mut ZygoteSetup) {
         let dirs = self.dirs();
         match self.version {
             // `tasks`, not `cgroup.procs`: a thread that moves itself needs not wait for all processes of the system.
@@ -102,7 +102,7 @@ impl Group {
     }
 
     /// Sets the limits of the next run, and starts its counters.
-    pub(super) fn begin(&mut self, limits: &Limits) -> io::Result<()> {
+    pub(super) fn begin(&mut self, limits: &RunLimits) -> io::Result<()> {
         self.settle()?;
         if self.written != Some((limits.memory, limits.processes)) {
             self.limit(limits)?;
@@ -139,7 +139,7 @@ impl Group {
         }
     }
 
-    fn limit(&self, limits: &Limits) -> io::Result<()> {
+    fn limit(&self, limits: &RunLimits) -> io::Result<()> {
         let memory = limits.memory.to_string();
         // The first process of a run is ours.
         write(&self.pids, "pids.max", &(u64::from(limits.processes) + 1).to_string())?;

@@ -21,7 +21,7 @@ const HEADER: usize = 1 + 8;
 
 /// One message as it arrived, with its descriptors.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(super) struct ChannelFrame {
     pub(super) kind: u8,
     pub(super) body: Vec<u8>,
     pub(super) fds: Vec<OwnedFd>,
@@ -57,7 +57,7 @@ pub(super) fn send_plainly(channel: BorrowedFd<'_>, kind: u8, body: &[u8]) -> io
 }
 
 /// Waits for a frame; `None` when the other end is closed.
-pub(super) fn receive(channel: &UnixStream) -> io::Result<Option<Frame>> {
+pub(super) fn receive(channel: &UnixStream) -> io::Result<Option<ChannelFrame>> {
     let mut header = [0; HEADER];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -79,7 +79,7 @@ pub(super) fn receive(channel: &UnixStream) -> io::Result<Option<Frame>> {
     }
     let mut body = vec![0; length as usize];
     (&*channel).read_exact(&mut body)?;
-    Ok(Some(Frame { kind: kind[0], body, fds }))
+    Ok(Some(ChannelFrame { kind: kind[0], body, fds }))
 }
 
 fn header(kind: u8, body: &[u8]) -> [u8; HEADER] {

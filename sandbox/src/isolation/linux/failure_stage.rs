@@ -121,13 +121,13 @@ impl Stage {
 
 /// A stage that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct StageFailure {
     pub(super) stage: Stage,
     /// What the system said.
     pub(super) errno: i32,
 }
 
-impl Failure {
+impl StageFailure {
     pub(super) fn error(self) -> io::Error {
         io::Error::from_raw_os_error(self.errno)
     }
@@ -135,17 +135,17 @@ impl Failure {
 
 /// Says in which stage something failed.
 pub(super) trait At<T> {
-    fn at(self, stage: Stage) -> Result<T, Failure>;
+    fn at(self, stage: Stage) -> Result<T, StageFailure>;
 }
 
 impl<T> At<T> for rustix::io::Result<T> {
-    fn at(self, stage: Stage) -> Result<T, Failure> {
-        self.map_err(|error| Failure { stage, errno: error.raw_os_error() })
+    fn at(self, stage: Stage) -> Result<T, StageFailure> {
+        self.map_err(|error| StageFailure { stage, errno: error.raw_os_error() })
     }
 }
 
 impl<T> At<T> for io::Result<T> {
-    fn at(self, stage: Stage) -> Result<T, Failure> {
-        self.map_err(|error| Failure { stage, errno: error.raw_os_error().unwrap_or(libc::EIO) })
+    fn at(self, stage: Stage) -> Result<T, StageFailure> {
+        self.map_err(|error| StageFailure { stage, errno: error.raw_os_error().unwrap_or(libc::EIO) })
     }
 }

@@ -8,14 +8,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::bytes::{Reader, Writer};
-use super::channel::{self, Frame};
-use super::failure_stage::{Failure, Stage};
-use crate::isolation::Limits;
+use super::bytes::{ByteReader, ByteWriter};
+use super::channel::{self, ChannelFrame};
+use super::failure_stage::{Stage, StageFailure};
+use crate::isolation::RunLimits;
 
 /// The first message to a zygote: what all its runs share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Setup {
+pub(super) struct ZygoteSetup {
     /// Whether the zygote needs a user namespace to be allowed the rest.
     pub(super) user_namespace: bool,
     /// The user and group that programs run as: inside the user namespace where there is one, else anywhere.
@@ -34,7 +34,7 @@ pub(super) struct Setup {
 
 /// A job as the zygote needs it. With it travel standard input, output and error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Task {
+pub(super) struct PreparedJob {
     pub(super) program: CString,
     /// All arguments, the program's own name first.
     pub(super) args: Vec<CString>,
@@ -44,7 +44,7 @@ pub(super) struct Task {
     pub(super) files: Vec<File>,
     /// Whether the host wants to read from `/work` afterwards.
     pub(super) collects: bool,
-    pub(super) limits: Limits,
+    pub(super) limits: RunLimits,
 }
 
 /// A mount of a job.
@@ -78,19 +78,19 @@ pub(super) struct Exit {
 
 /// What a zygote hears.
 #[derive(Debug)]
-pub(super) enum Order {
-    Setup(Setup),
-    Run(Task, [OwnedFd; 3]),
+pub(super) enum ZygoteCommand {
+    Setup(ZygoteSetup),
+    Run(PreparedJob, [OwnedFd; 3]),
     Kill,
 }
 
 /// What the host hears: from the zygote, from the first process of a run, or from the program before it is one.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum ZygoteReply {
     /// The zygote can run programs; whether they have a `/proc`.
     Ready { proc: bool },
     /// A stage failed, of the zygote's start or of a run.
-    Failed(Failure),
+    Failed(StageFailure),
     /// The first process of a run exists, and has this number on the host.
     Born(u32),
     /// The writable directory of the run.
@@ -111,11 +111,11 @@ const WORK: u8 = 7;
 const EXITED: u8 = 8;
 const OVER: u8 = 9;
 
-impl Order {
+impl ZygoteCommand {
     /// Waits for an order; `None` when the host is gone.
     pub(super) fn receive(channel: &UnixStream) -> io::Result<Option<Self>> {
-        let Some(Frame { kind, body, fds }) = channel::receive(channel)? else { return Ok(None) };
-        let mut reader = Reader(&body);
+        let Some(ChannelFrame { kind, body, fds }) = channel::receive(channel)? else { return Ok(None) };
+        let mut reader = ByteReader(&body);
         let order = match kind {
             SETUP => read_setup(&mut reader).map(Self::Setup),
             RUN => read_task(&mut reader).zip(fds.try_into().ok()).map(|(task, fds)| Self::Run(task, fds)),
@@ -126,11 +126,11 @@ impl Order {
     }
 }
 
-impl Answer {
+impl ZygoteReply {
     /// Waits for an answer; `None` when the zygote is gone.
     pub(super) fn receive(channel: &UnixStream) -> io::Result<Option<Self>> {
-        let Some(Frame { kind, body, fds }) = channel::receive(channel)? else { return Ok(None) };
-        let mut reader = Reader(&body);
+        let Some(ChannelFrame { kind, body, fds }) = channel::receive(channel)? else { return Ok(None) };
+        let mut reader = ByteReader(&body);
         let answer = match kind {
             READY => reader.number().map(|proc| Self::Ready { proc: proc != 0 }),
             FAILED => read_failure(&mut reader).map(Self::Failed),
@@ -145,8 +145,8 @@ impl Answer {
 }
 
 /// Tells the zygote what its runs share.
-pub(super) fn send_setup(channel: &UnixStream, setup: &Setup) -> io::Result<()> {
-    let mut writer = Writer::default();
+pub(super) fn send_setup(channel: &UnixStream, setup: &ZygoteSetup) -> io::Result<()> {
+    let mut writer = ByteWriter::default();
     writer.number(setup.user_namespace.into());
     writer.number(setup.user.into());
     writer.list(&setup.join, write_path);
@@ -158,8 +158,12 @@ pub(super) fn send_setup(channel: &UnixStream, setup: &Setup) -> io::Result<()> 
 }
 
 /// Hands a task to the zygote, which begins the run.
-pub(super) fn send_task(channel: &UnixStream, task: &Task, stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
-    let mut writer = Writer::default();
+pub(super) fn send_task(
+    channel: &UnixStream,
+    task: &PreparedJob,
+    stdio: [BorrowedFd<'_>; 3],
+) -> io::Result<()> {
+    let mut writer = ByteWriter::default();
     writer.bytes(task.program.as_bytes());
     writer.list(&task.args, |writer, arg| writer.bytes(arg.as_bytes()));
     writer.list(&task.env, |writer, entry| writer.bytes(entry.as_bytes()));
@@ -175,7 +179,7 @@ pub(super) fn send_task(channel: &UnixStream, task: &Task, stdio: [BorrowedFd<'_
         writer.bytes(&file.bytes);
     });
     writer.number(task.collects.into());
-    let Limits { cpu, wall, memory, processes, open_files, scratch, stdout, stderr } = task.limits;
+    let RunLimits { cpu, wall, memory, processes, open_files, scratch, stdout, stderr } = task.limits;
     let nanos = [cpu, wall].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let numbers = [nanos[0], nanos[1], memory, processes.into(), open_files.into(), scratch, stdout, stderr];
     numbers.into_iter().for_each(|number| writer.number(number));
@@ -188,52 +192,54 @@ pub(super) fn send_kill(channel: &UnixStream) -> io::Result<()> {
 }
 
 /// Sends what needs no descriptor.
-pub(super) fn answer(channel: &UnixStream, answer: &Answer) -> io::Result<()> {
-    let mut writer = Writer::default();
+pub(super) fn answer(channel: &UnixStream, answer: &ZygoteReply) -> io::Result<()> {
+    let mut writer = ByteWriter::default();
     let kind = match answer {
-        Answer::Ready { proc } => {
+        ZygoteReply::Ready { proc } => {
             writer.number((*proc).into());
             READY
         }
-        Answer::Failed(failure) => {
+        ZygoteReply::Failed(failure) => {
             writer.0 = failure_bytes(*failure);
             FAILED
         }
-        Answer::Born(pid) => {
+        ZygoteReply::Born(pid) => {
             writer.number((*pid).into());
             BORN
         }
-        Answer::Work(work) => return channel::send(channel, WORK, &[], &[std::os::fd::AsFd::as_fd(work)]),
-        Answer::Exited(exit) => {
+        ZygoteReply::Work(work) => {
+            return channel::send(channel, WORK, &[], &[std::os::fd::AsFd::as_fd(work)]);
+        }
+        ZygoteReply::Exited(exit) => {
             writer.number(exit.status as u64);
             writer.number(exit.wall.as_nanos() as u64);
             writer.number(exit.cpu.as_nanos() as u64);
             writer.number(exit.resident);
             EXITED
         }
-        Answer::Over => OVER,
+        ZygoteReply::Over => OVER,
     };
     channel::send(channel, kind, &writer.0, &[])
 }
 
 /// Says what failed from under the filter of system calls.
-pub(super) fn answer_failure(channel: BorrowedFd<'_>, failure: Failure) -> io::Result<()> {
+pub(super) fn answer_failure(channel: BorrowedFd<'_>, failure: StageFailure) -> io::Result<()> {
     channel::send_plainly(channel, FAILED, &failure_bytes(failure))
 }
 
-fn failure_bytes(failure: Failure) -> Vec<u8> {
-    let mut writer = Writer::default();
+fn failure_bytes(failure: StageFailure) -> Vec<u8> {
+    let mut writer = ByteWriter::default();
     writer.number(failure.stage as u64);
     writer.number(failure.errno as u64);
     writer.0
 }
 
-fn read_failure(reader: &mut Reader<'_>) -> Option<Failure> {
+fn read_failure(reader: &mut ByteReader<'_>) -> Option<StageFailure> {
     let stage = Stage::from_code(reader.number()?)?;
-    Some(Failure { stage, errno: reader.number()? as i32 })
+    Some(StageFailure { stage, errno: reader.number()? as i32 })
 }
 
-fn read_exit(reader: &mut Reader<'_>) -> Option<Exit> {
+fn read_exit(reader: &mut ByteReader<'_>) -> Option<Exit> {
     Some(Exit {
         status: reader.number()? as i32,
         wall: Duration::from_nanos(reader.number()?),
@@ -242,8 +248,8 @@ fn read_exit(reader: &mut Reader<'_>) -> Option<Exit> {
     })
 }
 
-fn read_setup(reader: &mut Reader<'_>) -> Option<Setup> {
-    Some(Setup {
+fn read_setup(reader: &mut ByteReader<'_>) -> Option<ZygoteSetup> {
+    Some(ZygoteSetup {
         user_namespace: reader.number()? != 0,
         user: u32::try_from(reader.number()?).ok()?,
         join: reader.list(read_path)?,
@@ -254,8 +260,8 @@ fn read_setup(reader: &mut Reader<'_>) -> Option<Setup> {
     })
 }
 
-fn read_task(reader: &mut Reader<'_>) -> Option<Task> {
-    Some(Task {
+fn read_task(reader: &mut ByteReader<'_>) -> Option<PreparedJob> {
+    Some(PreparedJob {
         program: read_text(reader)?,
         args: reader.list(read_text)?,
         env: reader.list(read_text)?,
@@ -270,7 +276,7 @@ fn read_task(reader: &mut Reader<'_>) -> Option<Task> {
             Some(File { name, executable, bytes: reader.bytes()?.to_vec() })
         })?,
         collects: reader.number()? != 0,
-        limits: Limits {
+        limits: RunLimits {
             cpu: Duration::from_nanos(reader.number()?),
             wall: Duration::from_nanos(reader.number()?),
             memory: reader.number()?,
@@ -283,15 +289,15 @@ fn read_task(reader: &mut Reader<'_>) -> Option<Task> {
     })
 }
 
-fn read_text(reader: &mut Reader<'_>) -> Option<CString> {
+fn read_text(reader: &mut ByteReader<'_>) -> Option<CString> {
     CString::new(reader.bytes()?).ok()
 }
 
-fn read_path(reader: &mut Reader<'_>) -> Option<PathBuf> {
+fn read_path(reader: &mut ByteReader<'_>) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(reader.bytes()?)))
 }
 
-fn write_path(writer: &mut Writer, path: &PathBuf) {
+fn write_path(writer: &mut ByteWriter, path: &PathBuf) {
     writer.bytes(Path::new(path).as_os_str().as_bytes());
 }
 

@@ -7,11 +7,11 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use super::cgroups;
 use super::cgroups::{Hierarchies, Version};
-use super::failure_stage::{At, Failure, Stage};
-use super::message::Task;
-use super::zygote_client::{Plan, Slot};
+use super::failure_stage::{At, Stage, StageFailure};
+use super::message::PreparedJob;
+use super::zygote_client::{SlotPlan, ZygoteSlot};
 use super::{supervisor, zygote};
-use crate::isolation::{Bound, IsolateError, Lack, Limits, Report, Requirements, Unfit};
+use crate::isolation::{IsolateError, IsolationReport, Lack, LimitEnforcer, Requirements, RunLimits, Unfit};
 
 /// How many zygotes are started at once: while one cleans up, the other runs.
 const FIRST_SLOTS: usize = 2;
@@ -29,14 +29,16 @@ const ROOT_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::CHOWN);
 
 /// Makes a plan and its first slots.
-pub(super) fn open(requirements: &Requirements) -> Result<(Plan, Vec<Slot>, Report), Unfit> {
+pub(super) fn open(
+    requirements: &Requirements,
+) -> Result<(SlotPlan, Vec<ZygoteSlot>, IsolationReport), Unfit> {
     let mut lacks = Vec::new();
     if !zygote::is_linked() {
-        lacks.push(lack(Failure { stage: Stage::Channel, errno: libc::ENOEXEC }));
+        lacks.push(lack(StageFailure { stage: Stage::Channel, errno: libc::ENOEXEC }));
     }
     let landlock_abi = landlock_abi();
     if landlock_abi == 0 {
-        lacks.push(lack(Failure { stage: Stage::Landlock, errno: libc::EOPNOTSUPP }));
+        lacks.push(lack(StageFailure { stage: Stage::Landlock, errno: libc::EOPNOTSUPP }));
     }
     if fs::metadata("/proc/self/ns/mnt").is_err() {
         let what = "/proc is not mounted, or shows nothing of this process".to_owned();
@@ -45,7 +47,7 @@ pub(super) fn open(requirements: &Requirements) -> Result<(Plan, Vec<Slot>, Repo
     let hierarchies = group(requirements, &mut lacks);
     let root = capabilities(None).is_ok_and(|sets| sets.effective.contains(ROOT_CAPABILITIES));
     let user_namespace = !(rustix::process::geteuid().is_root() && root);
-    let plan = Plan { system: requirements.system.clone(), user_namespace, hierarchies };
+    let plan = SlotPlan { system: requirements.system.clone(), user_namespace, hierarchies };
     // A zygote says more than any file does. It is not asked where it could not even begin.
     let slots = match lacks.iter().any(|lack| lack.mend == Stage::Channel.mend()) {
         true => Vec::new(),
@@ -63,11 +65,11 @@ pub(super) fn open(requirements: &Requirements) -> Result<(Plan, Vec<Slot>, Repo
     }
     let group = slots.first().and_then(|slot| slot.group.as_ref());
     let bound = match group.map(|group| group.version()) {
-        Some(Version::V2) => Bound::CgroupV2,
-        Some(Version::V1) => Bound::CgroupV1,
-        None => Bound::Rlimits,
+        Some(Version::V2) => LimitEnforcer::CgroupV2,
+        Some(Version::V1) => LimitEnforcer::CgroupV1,
+        None => LimitEnforcer::Rlimits,
     };
-    let report = Report {
+    let report = IsolationReport {
         user_namespace,
         landlock_abi,
         memory: bound,
@@ -82,7 +84,7 @@ pub(super) fn open(requirements: &Requirements) -> Result<(Plan, Vec<Slot>, Repo
 /// Where control groups can be made, if anywhere.
 fn group(requirements: &Requirements, lacks: &mut Vec<Lack>) -> Option<Hierarchies> {
     let hierarchies = Hierarchies::find();
-    match cgroups::Group::create(&hierarchies) {
+    match cgroups::ControlGroup::create(&hierarchies) {
         Ok(group) => {
             lacks.extend(uncounted_swap(group.swap_counted(), requirements));
             group.remove();
@@ -108,32 +110,32 @@ fn uncounted_swap(counted: bool, requirements: &Requirements) -> Option<Lack> {
 }
 
 /// Starts the first zygotes, and tries one with a program that does not exist.
-fn slots(plan: &Plan) -> Result<Vec<Slot>, Failure> {
-    let mut slots = (0..FIRST_SLOTS).map(|_| Slot::start(plan)).collect::<Result<Vec<_>, _>>()?;
+fn slots(plan: &SlotPlan) -> Result<Vec<ZygoteSlot>, StageFailure> {
+    let mut slots = (0..FIRST_SLOTS).map(|_| ZygoteSlot::start(plan)).collect::<Result<Vec<_>, _>>()?;
     for slot in &mut slots {
-        let task = Task {
+        let task = PreparedJob {
             program: NO_PROGRAM.to_owned(),
             args: vec![NO_PROGRAM.to_owned()],
             env: Vec::new(),
             mounts: Vec::new(),
             files: Vec::new(),
             collects: true,
-            limits: Limits::run().with_cpu(Duration::from_secs(10)),
+            limits: RunLimits::run().with_cpu(Duration::from_secs(10)),
         };
         match supervisor::run(slot, &task, &[], &[], 1) {
             Err(IsolateError::Program { .. }) => slot.rest().at(Stage::Channel)?,
             Err(IsolateError::System { stage, source }) => {
                 let stage = Stage::from_text(stage).unwrap_or(Stage::Channel);
-                return Err(Failure { stage, errno: source.raw_os_error().unwrap_or(libc::EIO) });
+                return Err(StageFailure { stage, errno: source.raw_os_error().unwrap_or(libc::EIO) });
             }
-            _ => return Err(Failure { stage: Stage::Exec, errno: libc::EIO }),
+            _ => return Err(StageFailure { stage: Stage::Exec, errno: libc::EIO }),
         }
     }
     Ok(slots)
 }
 
 /// Which namespaces this system refuses, each tried alone.
-fn missing_namespaces(user_namespace: bool) -> Vec<Failure> {
+fn missing_namespaces(user_namespace: bool) -> Vec<StageFailure> {
     let kinds = [
         (Stage::UserNamespace, libc::CLONE_NEWUSER),
         (Stage::NetworkNamespace, libc::CLONE_NEWNET),
@@ -145,7 +147,7 @@ fn missing_namespaces(user_namespace: bool) -> Vec<Failure> {
     let tried = kinds.into_iter().filter(|(stage, _)| user_namespace || *stage != Stage::UserNamespace);
     let failed = tried.filter_map(|(stage, flags)| {
         let errno = try_namespaces(flags | user);
-        (errno != 0).then_some(Failure { stage, errno })
+        (errno != 0).then_some(StageFailure { stage, errno })
     });
     failed.collect()
 }
@@ -176,8 +178,8 @@ fn landlock_abi() -> u32 {
     u32::try_from(abi).unwrap_or(0)
 }
 
-fn lack(failure: Failure) -> Lack {
-    let Failure { stage, .. } = failure;
+fn lack(failure: StageFailure) -> Lack {
+    let StageFailure { stage, .. } = failure;
     Lack { what: format!("{} fails: {}", stage.text(), failure.error()), mend: stage.mend().into() }
 }
 

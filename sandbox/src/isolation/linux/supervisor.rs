@@ -9,11 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::failure_stage::{Failure, Stage};
-use super::message::{self, Answer, Exit, Task};
-use super::zygote_client::{PATIENCE, Slot};
+use super::failure_stage::{Stage, StageFailure};
+use super::message::{self, Exit, PreparedJob, ZygoteReply};
+use super::zygote_client::{PATIENCE, ZygoteSlot};
 use super::{collect, process_tree};
-use crate::isolation::{Collect, Collected, End, IsolateError, Outcome, Usage};
+use crate::isolation::{Collect, Collected, End, IsolateError, RunOutcome, Usage};
 
 /// The least and the most time between two looks at the counters.
 const LEAST_TICK: Duration = Duration::from_millis(10);
@@ -24,12 +24,12 @@ const PIECE: usize = 64 << 10;
 
 /// Runs a task in a slot that rests.
 pub(super) fn run(
-    slot: &mut Slot,
-    task: &Task,
+    slot: &mut ZygoteSlot,
+    task: &PreparedJob,
     stdin: &[u8],
     wanted: &[Collect<'_>],
     processors: u32,
-) -> Result<Outcome, IsolateError> {
+) -> Result<RunOutcome, IsolateError> {
     let system = |stage| move |source| IsolateError::System { stage, source };
     if let Some(group) = &mut slot.group {
         group.begin(&task.limits).map_err(system("setting the limits of a control group"))?;
@@ -66,8 +66,8 @@ pub(super) fn run(
 }
 
 struct Watch<'a> {
-    slot: &'a mut Slot,
-    task: &'a Task,
+    slot: &'a mut ZygoteSlot,
+    task: &'a PreparedJob,
     started: Instant,
     processors: u32,
     stdin: Option<Feed<'a>>,
@@ -182,19 +182,19 @@ impl Watch<'_> {
 
     fn hear(&mut self) -> Result<(), IsolateError> {
         let failed = |source| IsolateError::System { stage: Stage::Channel.text(), source };
-        match Answer::receive(&self.slot.channel).map_err(failed)? {
-            Some(Answer::Born(pid)) => self.pid = Some(pid),
-            Some(Answer::Work(work)) => self.work = Some(work),
-            Some(Answer::Exited(exit)) => self.exit = Some(exit),
-            Some(Answer::Over) => self.slot.ending = false,
-            Some(Answer::Failed(failure)) => return Err(self.failed(failure)),
-            Some(Answer::Ready { .. }) => return Err(failed(io::ErrorKind::InvalidData.into())),
+        match ZygoteReply::receive(&self.slot.channel).map_err(failed)? {
+            Some(ZygoteReply::Born(pid)) => self.pid = Some(pid),
+            Some(ZygoteReply::Work(work)) => self.work = Some(work),
+            Some(ZygoteReply::Exited(exit)) => self.exit = Some(exit),
+            Some(ZygoteReply::Over) => self.slot.ending = false,
+            Some(ZygoteReply::Failed(failure)) => return Err(self.failed(failure)),
+            Some(ZygoteReply::Ready { .. }) => return Err(failed(io::ErrorKind::InvalidData.into())),
             None => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
         }
         Ok(())
     }
 
-    fn failed(&self, failure: Failure) -> IsolateError {
+    fn failed(&self, failure: StageFailure) -> IsolateError {
         match failure.stage {
             Stage::Exec => {
                 let program = self.task.program.to_string_lossy().into_owned();
@@ -205,7 +205,7 @@ impl Watch<'_> {
     }
 
     /// What came out of it. All processes of the run are gone, so that nothing changes any more.
-    fn outcome(mut self, wanted: &[Collect<'_>]) -> Result<Outcome, IsolateError> {
+    fn outcome(mut self, wanted: &[Collect<'_>]) -> Result<RunOutcome, IsolateError> {
         self.stdin = None;
         self.move_bytes()?;
         let limits = &self.task.limits;
@@ -248,7 +248,7 @@ impl Watch<'_> {
         };
         let memory_peak = peak.or(exit.map(|exit| exit.resident)).unwrap_or(0);
         let usage = Usage { cpu, wall, memory_peak };
-        Ok(Outcome { end, stdout: self.stdout.bytes, stderr: self.stderr.bytes, collected, usage })
+        Ok(RunOutcome { end, stdout: self.stdout.bytes, stderr: self.stderr.bytes, collected, usage })
     }
 }
 

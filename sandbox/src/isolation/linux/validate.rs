@@ -7,14 +7,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::message::{Bind, File, Task};
-use crate::isolation::{IsolateError, Job, MAX_FILES, MAX_MOUNTS, MAX_TEXT_BYTES, Mount, Source, WORK};
+use super::message::{Bind, File, PreparedJob};
+use crate::isolation::{IsolateError, Job, MAX_FILES, MAX_MOUNTS, MAX_TEXT_BYTES, Mount, MountSource, WORK};
 
 /// What a job may not mount over, besides the system's directories.
 const RESERVED: [&str; 4] = [WORK, "/dev", "/proc", "/tmp"];
 
 /// Checks a job against the limits of jobs.
-pub(super) fn task(job: &Job<'_>, system: &[PathBuf]) -> Result<Task, IsolateError> {
+pub(super) fn task(job: &Job<'_>, system: &[PathBuf]) -> Result<PreparedJob, IsolateError> {
     count("mounts", job.mounts.len(), MAX_MOUNTS)?;
     count("files", job.files.len(), MAX_FILES)?;
     count("collected files", job.collect.len(), MAX_FILES)?;
@@ -51,7 +51,7 @@ pub(super) fn task(job: &Job<'_>, system: &[PathBuf]) -> Result<Task, IsolateErr
         executable: file.executable,
         bytes: file.bytes.to_vec(),
     });
-    Ok(Task {
+    Ok(PreparedJob {
         args: std::iter::once(program.clone()).chain(args).collect(),
         program,
         env: env.collect::<Result<_, _>>()?,
@@ -71,8 +71,10 @@ fn bind(mount: &Mount<'_>, system: &[PathBuf]) -> Result<Bind, IsolateError> {
         }
     }
     let (source, identity) = match mount.source {
-        Source::Path(path) => (std::path::absolute(path).map_err(|error| wrong(error.to_string()))?, (0, 0)),
-        Source::Open(file) => {
+        MountSource::Path(path) => {
+            (std::path::absolute(path).map_err(|error| wrong(error.to_string()))?, (0, 0))
+        }
+        MountSource::Open(file) => {
             let found =
                 |error| IsolateError::System { stage: "looking at what the job mounts", source: error };
             let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(found)?;

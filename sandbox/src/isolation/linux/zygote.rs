@@ -29,8 +29,8 @@ use seccompiler::BpfProgram;
 
 use self::root::Roots;
 use super::cgroups;
-use super::failure_stage::{At, Failure, Stage};
-use super::message::{Answer, Order, Setup, Task, answer};
+use super::failure_stage::{At, Stage, StageFailure};
+use super::message::{PreparedJob, ZygoteCommand, ZygoteReply, ZygoteSetup, answer};
 
 /// The variable whose presence makes the executable a zygote.
 pub(super) const MARK: &str = "ECHO_SANDBOX_KEEPER";
@@ -73,11 +73,11 @@ fn serve() -> io::Result<()> {
     rustix::process::setsid()?;
     // A machine that runs out of memory kills what is easiest to replace first.
     fs::write("/proc/self/oom_score_adj", "1000").ok();
-    let Some(Order::Setup(setup)) = Order::receive(&channel)? else { return Ok(()) };
+    let Some(ZygoteCommand::Setup(setup)) = ZygoteCommand::receive(&channel)? else { return Ok(()) };
     let remove = setup.remove.clone();
     let served = match Zygote::new(channel.try_clone()?, setup) {
         Ok(mut zygote) => zygote.serve(),
-        Err(failure) => answer(&channel, &Answer::Failed(failure)),
+        Err(failure) => answer(&channel, &ZygoteReply::Failed(failure)),
     };
     cgroups::remove(&remove);
     served
@@ -88,8 +88,8 @@ struct Zygote {
     channel: UnixStream,
     /// This process, for its children to see whether it lives.
     itself: OwnedFd,
-    setup: Setup,
-    /// The files of [`Setup::join`].
+    setup: ZygoteSetup,
+    /// The files of [`ZygoteSetup::join`].
     join: Vec<File>,
     born_in: Option<OwnedFd>,
     roots: Roots,
@@ -99,7 +99,7 @@ struct Zygote {
 }
 
 impl Zygote {
-    fn new(channel: UnixStream, setup: Setup) -> Result<Self, Failure> {
+    fn new(channel: UnixStream, setup: ZygoteSetup) -> Result<Self, StageFailure> {
         let open = |path: &PathBuf| File::options().write(true).open(path).at(Stage::JoinGroup);
         let join = setup.join.iter().map(open).collect::<Result<_, _>>()?;
         let born_in = setup.born_in.as_ref().map(File::open).transpose().at(Stage::JoinGroup)?;
@@ -118,33 +118,33 @@ impl Zygote {
     fn serve(&mut self) -> io::Result<()> {
         self.proc = match self.tries_proc() {
             Ok(proc) => proc,
-            Err(failure) => return answer(&self.channel, &Answer::Failed(failure)),
+            Err(failure) => return answer(&self.channel, &ZygoteReply::Failed(failure)),
         };
-        answer(&self.channel, &Answer::Ready { proc: self.proc })?;
-        while let Some(order) = Order::receive(&self.channel)? {
+        answer(&self.channel, &ZygoteReply::Ready { proc: self.proc })?;
+        while let Some(order) = ZygoteCommand::receive(&self.channel)? {
             match order {
-                Order::Run(task, stdio) => match self.run(&task, stdio) {
+                ZygoteCommand::Run(task, stdio) => match self.run(&task, stdio) {
                     Ok(child) => {
                         if self.attend(&child)? {
                             return Ok(());
                         }
-                        answer(&self.channel, &Answer::Over)?;
+                        answer(&self.channel, &ZygoteReply::Over)?;
                     }
                     Err(failure) => {
-                        answer(&self.channel, &Answer::Failed(failure))?;
-                        answer(&self.channel, &Answer::Over)?;
+                        answer(&self.channel, &ZygoteReply::Failed(failure))?;
+                        answer(&self.channel, &ZygoteReply::Over)?;
                     }
                 },
                 // The run was over before the order came.
-                Order::Kill => {}
-                Order::Setup(_) => return Err(io::ErrorKind::InvalidData.into()),
+                ZygoteCommand::Kill => {}
+                ZygoteCommand::Setup(_) => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
         Ok(())
     }
 
     /// Whether the system lets runs mount a `/proc` of their own.
-    fn tries_proc(&self) -> Result<bool, Failure> {
+    fn tries_proc(&self) -> Result<bool, StageFailure> {
         let (child, _) = fork_into(libc::CLONE_NEWPID, None).at(Stage::PidNamespace)?;
         let Some(child) = child else {
             let code = i32::from(mounts::proc().is_err());
@@ -156,7 +156,7 @@ impl Zygote {
     }
 
     /// Forks a run, and returns the handle of its first process.
-    fn run(&mut self, task: &Task, stdio: [OwnedFd; 3]) -> Result<OwnedFd, Failure> {
+    fn run(&mut self, task: &PreparedJob, stdio: [OwnedFd; 3]) -> Result<OwnedFd, StageFailure> {
         let binds = task.mounts.iter().map(mounts::open).collect::<Result<Vec<_>, _>>()?;
         let layout = binds.iter().map(|bind| (bind.target.clone(), bind.directory)).collect::<Vec<_>>();
         let root = self.roots.get(&layout)?;
@@ -166,7 +166,7 @@ impl Zygote {
             None => init::live(self, root.as_fd(), task, binds, stdio),
             Some(child) => {
                 // A host that is gone is noticed where the next order is awaited.
-                answer(&self.channel, &Answer::Born(pid)).ok();
+                answer(&self.channel, &ZygoteReply::Born(pid)).ok();
                 Ok(child)
             }
         }
@@ -187,7 +187,7 @@ impl Zygote {
                 return Ok(host_gone);
             }
             if !fds[1].revents().is_empty() && !host_gone {
-                match Order::receive(&self.channel) {
+                match ZygoteCommand::receive(&self.channel) {
                     Ok(Some(_)) => {}
                     Ok(None) | Err(_) => host_gone = true,
                 }
@@ -233,7 +233,7 @@ fn unshare(namespaces: libc::c_int) -> io::Result<()> {
 
 /// Gains all capabilities over namespaces of our own, which an ordinary user lacks. Mounts are copied: changes to the
 /// copy stay in it. The user's further groups cannot be given up here; what the root shows is all that they could open.
-fn enter_user_namespace(user: u32) -> Result<(), Failure> {
+fn enter_user_namespace(user: u32) -> Result<(), StageFailure> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     unshare(libc::CLONE_NEWUSER).at(Stage::UserNamespace)?;
     // Without this an ordinary user may not map its group.

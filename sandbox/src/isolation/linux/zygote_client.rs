@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::MAX_SLOTS;
-use super::cgroups::{Group, Hierarchies};
-use super::failure_stage::{At, Failure, Stage};
-use super::message::{self, Answer, Setup};
+use super::cgroups::{ControlGroup, Hierarchies};
+use super::failure_stage::{At, Stage, StageFailure};
+use super::message::{self, ZygoteReply, ZygoteSetup};
 use super::zygote::MARK;
 
 /// How long a zygote may take to start, and to clean up after a run.
@@ -30,7 +30,7 @@ static SLOTS: AtomicU32 = AtomicU32::new(0);
 
 /// What all slots of a sandbox are made by.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
+pub(super) struct SlotPlan {
     pub(super) system: Vec<PathBuf>,
     pub(super) user_namespace: bool,
     /// Where control groups are made; without them resource limits have to do.
@@ -39,9 +39,9 @@ pub(super) struct Plan {
 
 /// A zygote, and the control group of its runs.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ZygoteSlot {
     pub(super) channel: UnixStream,
-    pub(super) group: Option<Group>,
+    pub(super) group: Option<ControlGroup>,
     /// Whether runs have a `/proc`.
     pub(super) proc: bool,
     /// Whether the zygote still has to say that the last run is over.
@@ -49,11 +49,11 @@ pub(super) struct Slot {
     zygote: Child,
 }
 
-impl Slot {
+impl ZygoteSlot {
     /// Starts a zygote, and makes a control group if `plan` has hierarchies.
-    pub(super) fn start(plan: &Plan) -> Result<Self, Failure> {
+    pub(super) fn start(plan: &SlotPlan) -> Result<Self, StageFailure> {
         let number = SLOTS.fetch_add(1, Ordering::Relaxed);
-        let group = plan.hierarchies.as_ref().map(Group::create).transpose().at(Stage::JoinGroup)?;
+        let group = plan.hierarchies.as_ref().map(ControlGroup::create).transpose().at(Stage::JoinGroup)?;
         let started = start(plan, number, group.as_ref());
         if started.is_err()
             && let Some(group) = &group
@@ -72,8 +72,8 @@ impl Slot {
     /// Waits until nothing is left of the last run.
     pub(super) fn rest(&mut self) -> io::Result<()> {
         while self.ending {
-            match Answer::receive(&self.channel)? {
-                Some(Answer::Over) => self.ending = false,
+            match ZygoteReply::receive(&self.channel)? {
+                Some(ZygoteReply::Over) => self.ending = false,
                 Some(_) => {}
                 None => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
@@ -82,7 +82,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ZygoteSlot {
     /// Lets the zygote end what runs and remove its groups, and waits for that.
     fn drop(&mut self) {
         self.channel.shutdown(std::net::Shutdown::Both).ok();
@@ -106,16 +106,20 @@ impl Drop for Slot {
     }
 }
 
-fn start(plan: &Plan, number: u32, group: Option<&Group>) -> Result<(UnixStream, Child, bool), Failure> {
+fn start(
+    plan: &SlotPlan,
+    number: u32,
+    group: Option<&ControlGroup>,
+) -> Result<(UnixStream, Child, bool), StageFailure> {
     let (channel, theirs) = UnixStream::pair().at(Stage::Channel)?;
     channel.set_read_timeout(Some(PATIENCE)).at(Stage::Channel)?;
     channel.set_write_timeout(Some(PATIENCE)).at(Stage::Channel)?;
-    let mut setup = Setup {
+    let mut setup = ZygoteSetup {
         user_namespace: plan.user_namespace,
         user: if plan.user_namespace { USER_INSIDE } else { user(number) },
         system: plan.system.clone(),
         rlimits_only: group.is_none(),
-        ..Setup::default()
+        ..ZygoteSetup::default()
     };
     if let Some(group) = group {
         group.describe(&mut setup);
@@ -128,12 +132,13 @@ fn start(plan: &Plan, number: u32, group: Option<&Group>) -> Result<(UnixStream,
         .stderr(Stdio::null())
         .spawn()
         .at(Stage::Channel)?;
-    let ready =
-        message::send_setup(&channel, &setup).and_then(|()| Answer::receive(&channel)).at(Stage::Channel);
+    let ready = message::send_setup(&channel, &setup)
+        .and_then(|()| ZygoteReply::receive(&channel))
+        .at(Stage::Channel);
     let failure = match ready {
-        Ok(Some(Answer::Ready { proc })) => return Ok((channel, zygote, proc)),
-        Ok(Some(Answer::Failed(failure))) => failure,
-        Ok(_) => Failure { stage: Stage::Channel, errno: libc::EPIPE },
+        Ok(Some(ZygoteReply::Ready { proc })) => return Ok((channel, zygote, proc)),
+        Ok(Some(ZygoteReply::Failed(failure))) => failure,
+        Ok(_) => StageFailure { stage: Stage::Channel, errno: libc::EPIPE },
         Err(failure) => failure,
     };
     zygote.kill().ok();

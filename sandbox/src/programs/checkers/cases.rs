@@ -1,7 +1,7 @@
 //! Files of numbered cases: `Case 1: ... Case 2: ...`.
 
 use super::message::{list, quote};
-use super::stream::{Files, Stream};
+use super::stream::{FileStream, Files};
 use super::verdict::{CheckerVerdict, Judgement};
 
 const CASE: &[u8] = b"Case";
@@ -25,7 +25,7 @@ pub(super) fn single(files: &mut Files<'_>) -> Result<String, Judgement> {
 }
 
 /// The values of all cases: fewer bytes than the file, since each follows its `Case` and number.
-fn read_single(stream: &mut Stream<'_>) -> Result<Vec<i64>, Judgement> {
+fn read_single(stream: &mut FileStream<'_>) -> Result<Vec<i64>, Judgement> {
     let mut values = Vec::new();
     while !stream.seek_end() {
         let number = values.len() + 1;
@@ -39,7 +39,7 @@ fn read_single(stream: &mut Stream<'_>) -> Result<Vec<i64>, Judgement> {
 /// `casencmp`: any number of 64-bit integers in each case.
 pub(super) fn integers(files: &mut Files<'_>) -> Result<String, Judgement> {
     // A token counts up to its first NUL.
-    fn item<'a>(stream: &Stream<'a>, word: &'a [u8]) -> Result<&'a [u8], Judgement> {
+    fn item<'a>(stream: &FileStream<'a>, word: &'a [u8]) -> Result<&'a [u8], Judgement> {
         let item = word.split(|byte| *byte == 0).next().unwrap_or_default();
         stream.integer(item).map(|_| item)
     }
@@ -62,7 +62,7 @@ pub(super) fn words(files: &mut Files<'_>) -> Result<String, Judgement> {
 }
 
 /// What of a token is compared, if it is an item of the file at all.
-type Item = for<'a> fn(&Stream<'a>, &'a [u8]) -> Result<&'a [u8], Judgement>;
+type Item = for<'a> fn(&FileStream<'a>, &'a [u8]) -> Result<&'a [u8], Judgement>;
 
 fn sequences(
     files: &mut Files<'_>,
@@ -89,7 +89,7 @@ fn sequences(
 
 /// The items of one case, read again where they are needed rather than kept.
 struct Case<'a> {
-    start: Stream<'a>,
+    start: FileStream<'a>,
     count: usize,
     item: Item,
 }
@@ -97,7 +97,12 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     /// Reads the case of this number, up to the next `Case`. `open` says whether its own `Case` was read with the case
     /// before; it stays set, so once a `Case` ended a case, none is asked for again.
-    fn read(stream: &mut Stream<'a>, number: usize, open: &mut bool, item: Item) -> Result<Self, Judgement> {
+    fn read(
+        stream: &mut FileStream<'a>,
+        number: usize,
+        open: &mut bool,
+        item: Item,
+    ) -> Result<Self, Judgement> {
         if !*open {
             read_case_word(stream, number)?;
         }
@@ -121,7 +126,7 @@ impl<'a> Case<'a> {
     }
 }
 
-fn read_case_word(stream: &mut Stream<'_>, number: usize) -> Result<(), Judgement> {
+fn read_case_word(stream: &mut FileStream<'_>, number: usize) -> Result<(), Judgement> {
     let word = stream.word()?;
     if word == CASE {
         return Ok(());
@@ -130,7 +135,7 @@ fn read_case_word(stream: &mut Stream<'_>, number: usize) -> Result<(), Judgemen
     Err(stream.malformed(format!("Expected 'Case' but found '{found}' [test case {number}]")))
 }
 
-fn read_number(stream: &mut Stream<'_>, number: usize) -> Result<(), Judgement> {
+fn read_number(stream: &mut FileStream<'_>, number: usize) -> Result<(), Judgement> {
     let expected = format!("{number}:");
     let word = stream.word()?;
     if word == expected.as_bytes() {

@@ -22,27 +22,29 @@ enum Tolerance {
 
 /// A way to compare reals, and to write them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Comparison {
+pub(super) struct RealComparison {
     tolerance: Tolerance,
     /// How many decimals a message writes.
     decimals: usize,
 }
 
 /// `acmp`, and `rcmp`, which is the same.
-pub(super) const ACMP: Comparison = Comparison { tolerance: Tolerance::Absolute(1.5e-6), decimals: 10 };
+pub(super) const ACMP: RealComparison =
+    RealComparison { tolerance: Tolerance::Absolute(1.5e-6), decimals: 10 };
 /// `dcmp`: one number, within 1e-6 absolutely or relatively.
-pub(super) const DCMP: Comparison = Comparison { tolerance: Tolerance::Either(1e-6), decimals: 10 };
+pub(super) const DCMP: RealComparison = RealComparison { tolerance: Tolerance::Either(1e-6), decimals: 10 };
 /// `rcmp4`: a sequence, within 1e-4 absolutely or relatively.
-pub(super) const RCMP4: Comparison = Comparison { tolerance: Tolerance::Either(1e-4), decimals: 5 };
+pub(super) const RCMP4: RealComparison = RealComparison { tolerance: Tolerance::Either(1e-4), decimals: 5 };
 /// `rcmp6`: a sequence, within 1e-6 absolutely or relatively.
-pub(super) const RCMP6: Comparison = Comparison { tolerance: Tolerance::Either(1e-6), decimals: 7 };
+pub(super) const RCMP6: RealComparison = RealComparison { tolerance: Tolerance::Either(1e-6), decimals: 7 };
 /// `rcmp9`: a sequence, within 1e-9 absolutely or relatively.
-pub(super) const RCMP9: Comparison = Comparison { tolerance: Tolerance::Either(1e-9), decimals: 10 };
+pub(super) const RCMP9: RealComparison = RealComparison { tolerance: Tolerance::Either(1e-9), decimals: 10 };
 /// `rncmp`: a sequence, within 1.5e-5 absolutely.
-pub(super) const RNCMP: Comparison = Comparison { tolerance: Tolerance::Absolute(1.5e-5), decimals: 10 };
+pub(super) const RNCMP: RealComparison =
+    RealComparison { tolerance: Tolerance::Absolute(1.5e-5), decimals: 10 };
 
 /// Compares one number, the first of each file.
-pub(super) fn one(files: &mut Files<'_>, comparison: Comparison) -> Result<String, Judgement> {
+pub(super) fn one(files: &mut Files<'_>, comparison: RealComparison) -> Result<String, Judgement> {
     let decimals = comparison.decimals;
     let (expected, found) = (files.answer.double()?, files.output.double()?);
     if !comparison.tolerance.accepts(expected, found) {
@@ -52,8 +54,8 @@ pub(super) fn one(files: &mut Files<'_>, comparison: Comparison) -> Result<Strin
 }
 
 /// As many numbers as the answer has.
-pub(super) fn sequence(files: &mut Files<'_>, comparison: Comparison) -> Result<String, Judgement> {
-    let Comparison { tolerance, decimals } = comparison;
+pub(super) fn sequence(files: &mut Files<'_>, comparison: RealComparison) -> Result<String, Judgement> {
+    let RealComparison { tolerance, decimals } = comparison;
     let mut count = 0;
     let mut last = (0.0, 0.0);
     while !files.answer.seek_end() {

@@ -38,9 +38,9 @@ impl Owner {
 #[derive(Debug)]
 pub(super) struct Files<'a> {
     /// The contestant's output: what is wrong here is its fault.
-    pub(super) output: Stream<'a>,
+    pub(super) output: FileStream<'a>,
     /// The jury's answer: what is wrong here makes the verdict `Fail`.
-    pub(super) answer: Stream<'a>,
+    pub(super) answer: FileStream<'a>,
 }
 
 impl<'a> Files<'a> {
@@ -56,8 +56,8 @@ impl<'a> Files<'a> {
         }
         let output = output.strip_prefix(BYTE_ORDER_MARK).unwrap_or(output);
         Ok(Self {
-            output: Stream { rest: output, owner: Owner::Contestant },
-            answer: Stream { rest: answer, owner: Owner::Jury },
+            output: FileStream { rest: output, owner: Owner::Contestant },
+            answer: FileStream { rest: answer, owner: Owner::Jury },
         })
     }
 
@@ -69,12 +69,12 @@ impl<'a> Files<'a> {
 
 /// A file being read. A clone reads on from the same place.
 #[derive(Debug, Clone)]
-pub(super) struct Stream<'a> {
+pub(super) struct FileStream<'a> {
     rest: &'a [u8],
     owner: Owner,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> FileStream<'a> {
     /// The judgement on a file that has not the expected form.
     pub(super) fn malformed(&self, message: String) -> Judgement {
         self.owner.refuse(message)
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &[u8]) -> Vec<Vec<u8>> {
-        let mut stream = Stream { rest: text, owner: Owner::Jury };
+        let mut stream = FileStream { rest: text, owner: Owner::Jury };
         let mut lines = Vec::new();
         while !stream.at_end() {
             lines.push(stream.line().into_owned());
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_end_gives_empty_lines() {
-        let mut stream = Stream { rest: b"", owner: Owner::Contestant };
+        let mut stream = FileStream { rest: b"", owner: Owner::Contestant };
         assert!(stream.line().is_empty());
         assert!(stream.line().is_empty());
     }
@@ -214,10 +214,10 @@ mod tests {
     fn endless_tokens_are_refused() {
         let long = vec![b'x'; MAX_TOKEN_BYTES + 1];
         assert_eq!(
-            Stream { rest: &long[1..], owner: Owner::Jury }.word().map(<[u8]>::len),
+            FileStream { rest: &long[1..], owner: Owner::Jury }.word().map(<[u8]>::len),
             Ok(MAX_TOKEN_BYTES)
         );
-        let refused = Stream { rest: &long, owner: Owner::Contestant }.word().unwrap_err();
+        let refused = FileStream { rest: &long, owner: Owner::Contestant }.word().unwrap_err();
         let quoted = format!("{}...{}", "x".repeat(30), "x".repeat(31));
         let message = format!("wrong output format Length of token exceeds 33554432, token is '{quoted}...'");
         assert_eq!(refused.to_string(), message);

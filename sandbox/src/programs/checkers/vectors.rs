@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Checker, CheckerVerdict, check};
 use crate::conformance;
-use crate::conformance::{Agreement, Case, MAX_DESCRIBED, ReadError};
+use crate::conformance::{CaseOutcome, MAX_DESCRIBED, VectorAgreement, VectorReadError};
 
 /// What a check found. A case agrees when the verdict and the exit code do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CheckerAgreement {
     /// How far verdicts and exit codes agree.
-    pub verdicts: Agreement,
+    pub verdicts: VectorAgreement,
     /// Agreeing lines whose message is the same too.
     pub messages_agreed: u64,
     /// The first agreeing lines whose message is another, at most [`MAX_DESCRIBED`].
@@ -46,14 +46,14 @@ struct Line {
 ///
 /// # Errors
 /// When the file cannot be read. A line that is no case is a disagreement.
-pub fn check_file(path: &Path) -> Result<CheckerAgreement, ReadError> {
+pub fn check_file(path: &Path) -> Result<CheckerAgreement, VectorReadError> {
     let mut found = CheckerAgreement::default();
     found.verdicts = conformance::check_lines(path, |line| match serde_json::from_slice::<Line>(line) {
         Ok(line) => match line.checker.parse::<Checker>() {
             Ok(checker) => found.compare(checker, line).into(),
-            Err(unknown) => Case::Disagrees(format!("{:?}: {unknown}", line.checker)),
+            Err(unknown) => CaseOutcome::Disagrees(format!("{:?}: {unknown}", line.checker)),
         },
-        Err(error) => Case::Disagrees(format!("not a checker vector: {error}")),
+        Err(error) => CaseOutcome::Disagrees(format!("not a checker vector: {error}")),
     })?;
     Ok(found)
 }
@@ -106,7 +106,7 @@ mod tests {
             ]
             .concat(),
         );
-        let Agreement { cases, agreed, disagreements } = &found.verdicts;
+        let VectorAgreement { cases, agreed, disagreements } = &found.verdicts;
         assert_eq!((*cases, *agreed, disagreements.len()), (6, 2, 4));
         assert!(disagreements[2].contains("\"pointscmp\": there is no stock checker"), "{disagreements:?}");
         assert!(disagreements[3].contains("not a checker vector"), "{disagreements:?}");

@@ -1,7 +1,7 @@
 //! Files as sequences of tokens.
 
 use super::message::{ordinal, quote};
-use super::stream::{Files, Stream};
+use super::stream::{FileStream, Files};
 use super::verdict::{CheckerVerdict, Judgement};
 
 /// `wcmp`: the same tokens.
@@ -84,9 +84,9 @@ fn same_choice(expected: &[u8], found: &[u8], place: impl Fn() -> String) -> Res
 pub(super) fn same_length(
     files: &mut Files<'_>,
     common: usize,
-    read: impl Fn(&mut Stream<'_>) -> Result<(), Judgement>,
+    read: impl Fn(&mut FileStream<'_>) -> Result<(), Judgement>,
 ) -> Result<(), Judgement> {
-    let remaining = |stream: &mut Stream<'_>| {
+    let remaining = |stream: &mut FileStream<'_>| {
         let mut count = 0;
         while !stream.seek_end() {
             read(stream)?;

@@ -8,11 +8,11 @@ use echo_protocol::wire::content_id::ContentId;
 use super::frames;
 use super::task::{FunctionTask, MAX_CHECKS, MAX_TASK_BYTES};
 use super::wire;
-use crate::isolation::{End, Limits, Usage};
+use crate::isolation::{End, RunLimits, Usage};
 use crate::programs::harness::Harness;
 use crate::programs::judge::Judge;
 use crate::programs::program::{Given, MAX_SOURCE_BYTES};
-use crate::programs::verdict::{TestReport, Verdict};
+use crate::programs::verdict::{ProgramVerdict, TestReport};
 
 /// Times that the checks of one program are begun. One is enough unless they ask for what depends on outcomes.
 pub const MAX_ROUNDS: usize = 16;
@@ -57,7 +57,7 @@ pub enum ExamError {
     #[error("the task's own reference gets {verdict} ({message}); its author has to mend it")]
     Reference {
         /// The first verdict on the reference that is not accepted.
-        verdict: Verdict,
+        verdict: ProgramVerdict,
         /// What led to it.
         message: String,
     },
@@ -125,9 +125,9 @@ impl Exam {
             Err(report) => return Err(ExamError::Broken { reason: report.message }),
         }
         let reports = exam.rounds(harness, &exam.task.reference, ROUNDS_WITHIN);
-        match reports.iter().find(|report| report.verdict != Verdict::Accepted) {
+        match reports.iter().find(|report| report.verdict != ProgramVerdict::Accepted) {
             None => Ok(exam),
-            Some(report) if report.verdict == Verdict::Internal => Err(internal(report.clone())),
+            Some(report) if report.verdict == ProgramVerdict::Internal => Err(internal(report.clone())),
             Some(report) => {
                 Err(ExamError::Reference { verdict: report.verdict, message: report.message.clone() })
             }
@@ -185,12 +185,12 @@ impl Exam {
             }
             if begun.elapsed() >= within {
                 let message = format!("its checks are not decided within {within:?}");
-                return vec![TestReport::new(Verdict::WallLimit, message).using(usage)];
+                return vec![TestReport::new(ProgramVerdict::WallLimit, message).using(usage)];
             }
             operations = round.asked;
         }
         let message = format!("the checks ask for something else each time, {MAX_ROUNDS} times now");
-        vec![TestReport::new(Verdict::WrongAnswer, message)]
+        vec![TestReport::new(ProgramVerdict::WrongAnswer, message)]
     }
 
     /// The outcomes of `operations` in a process that holds `source`.
@@ -202,20 +202,21 @@ impl Exam {
     ) -> Result<(Vec<Vec<u8>>, Usage), TestReport> {
         if source.len() > MAX_SOURCE_BYTES {
             let message = format!("the source has more than {MAX_SOURCE_BYTES} bytes");
-            return Err(TestReport::new(Verdict::CompileError, message));
+            return Err(TestReport::new(ProgramVerdict::CompileError, message));
         }
         let stdin = wire::list([wire::text(source), wire::list(operations)]);
         let given = Given { stdin: &stdin, ..Given::default() };
-        let outcome = harness.subject.run(&self.judge.sandbox, given, Limits::run().with_cpu(SUBJECT_CPU))?;
+        let outcome =
+            harness.subject.run(&self.judge.sandbox, given, RunLimits::run().with_cpu(SUBJECT_CPU))?;
         let mut outcomes: Vec<_> = frames::read(&outcome.stdout).map(<[u8]>::to_vec).collect();
         let refused = |verdict, message: &[u8]| Err(TestReport::new(verdict, message).using(outcome.usage));
-        if let Some(verdict) = Verdict::of_end(outcome.end) {
+        if let Some(verdict) = ProgramVerdict::of_end(outcome.end) {
             return refused(verdict, &outcome.stderr);
         }
         match outcomes.first().map(Vec::as_slice) {
-            Some([b'x', message @ ..]) => return refused(Verdict::CompileError, message),
+            Some([b'x', message @ ..]) => return refused(ProgramVerdict::CompileError, message),
             _ if outcomes.len() < operations.len() => {
-                return refused(Verdict::RuntimeError(0), b"it ended before it had answered");
+                return refused(ProgramVerdict::RuntimeError(0), b"it ended before it had answered");
             }
             _ => outcomes.truncate(operations.len()),
         }
@@ -243,7 +244,7 @@ impl Exam {
         ]);
         let given = Given { stdin: &stdin, ..Given::default() };
         let outcome =
-            harness.examiner.run(&self.judge.sandbox, given, Limits::run().with_cpu(EXAMINER_CPU))?;
+            harness.examiner.run(&self.judge.sandbox, given, RunLimits::run().with_cpu(EXAMINER_CPU))?;
         let mut frames = frames::read(&outcome.stdout);
         let message = match (outcome.end, frames.next()) {
             (End::Exited(0), Some(grades)) if grades.len() == checks.len() || grades.len() == 1 => {
@@ -261,10 +262,10 @@ impl Exam {
         };
         let verdict = match outcome.end {
             // Nothing was judged yet: this is between the author and us.
-            _ if self.operations.is_empty() => Verdict::Internal,
-            End::CpuLimit => Verdict::CpuLimit,
-            End::WallLimit => Verdict::WallLimit,
-            _ => Verdict::WrongAnswer,
+            _ if self.operations.is_empty() => ProgramVerdict::Internal,
+            End::CpuLimit => ProgramVerdict::CpuLimit,
+            End::WallLimit => ProgramVerdict::WallLimit,
+            _ => ProgramVerdict::WrongAnswer,
         };
         Err(TestReport::new(verdict, message))
     }
@@ -273,10 +274,10 @@ impl Exam {
 /// What the letters of `harness/examiner.py` mean.
 fn report(grade: u8) -> TestReport {
     match grade {
-        b'A' => TestReport::new(Verdict::Accepted, ""),
-        b'W' => TestReport::new(Verdict::WrongAnswer, "a check does not hold"),
-        b'R' => TestReport::new(Verdict::RuntimeError(1), "an exception was not caught"),
+        b'A' => TestReport::new(ProgramVerdict::Accepted, ""),
+        b'W' => TestReport::new(ProgramVerdict::WrongAnswer, "a check does not hold"),
+        b'R' => TestReport::new(ProgramVerdict::RuntimeError(1), "an exception was not caught"),
         // `B`, which the author's code has not got by itself.
-        _ => TestReport::new(Verdict::WrongAnswer, "the author's code fails on what was returned"),
+        _ => TestReport::new(ProgramVerdict::WrongAnswer, "the author's code fails on what was returned"),
     }
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::programs::language::Language;
 use crate::programs::suite::Suite;
 use crate::programs::testing::{judge, judging, suite, verdicts};
-use crate::programs::verdict::Verdict;
-use crate::programs::verdict::Verdict::*;
+use crate::programs::verdict::ProgramVerdict;
+use crate::programs::verdict::ProgramVerdict::*;
 
 fn task(reference: &str, setup: &str, checks: &[&str]) -> FunctionTask {
     let checks = checks.iter().map(|check| check.to_string()).collect();
@@ -17,10 +17,10 @@ fn exam(reference: &str, setup: &str, checks: &[&str]) -> Exam {
 }
 
 /// What programs get that have to double.
-fn doubling(sources: &[&str]) -> Vec<Verdict> {
+fn doubling(sources: &[&str]) -> Vec<ProgramVerdict> {
     let checks = ["assert double(2) == 4", "assert double('ab') == 'abab', 'text'", "assert double(3) == 6"];
     let exam = exam("def double(x): return x + x", "", &checks);
-    sources.iter().map(|source| Verdict::combined(verdicts(exam.judge(source)))).collect()
+    sources.iter().map(|source| ProgramVerdict::combined(verdicts(exam.judge(source)))).collect()
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn checks_that_depend_on_outcomes_take_more_rounds() {
     assert_eq!(verdicts(exam.judge("def step(x): return x + 1")), [Accepted, WrongAnswer, Accepted]);
     // It never arrives: the rounds end.
     let endless = verdicts(exam.judge("def step(x): return x"));
-    assert_eq!(Verdict::combined(endless), WrongAnswer);
+    assert_eq!(ProgramVerdict::combined(endless), WrongAnswer);
 }
 
 #[test]

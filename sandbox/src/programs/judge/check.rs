@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::super::program::{Given, Program};
 use super::super::suite::Checking;
-use super::super::verdict::{TestReport, Verdict};
+use super::super::verdict::{ProgramVerdict, TestReport};
 use super::Judge;
-use crate::isolation::{End, Limits, Placed, Sandbox};
+use crate::isolation::{End, Placed, RunLimits, Sandbox};
 use crate::programs::checkers;
 use crate::programs::checkers::{Checker, CheckerVerdict};
 
@@ -18,12 +18,12 @@ const NAMES: [&str; 3] = ["input", "output", "answer"];
 
 /// A checker that is ready.
 #[derive(Debug)]
-pub(super) enum Check {
+pub(super) enum ReadyChecker {
     Stock(Checker),
     Program(Arc<Program>),
 }
 
-impl Check {
+impl ReadyChecker {
     /// # Errors
     /// A report of a checker that does not compile: the program is not to blame.
     pub(super) fn build(judge: &Judge, checking: &Checking) -> Result<Self, TestReport> {
@@ -58,9 +58,9 @@ fn run(program: &Program, sandbox: &Sandbox, files: [&[u8]; 3]) -> Result<TestRe
     let length: usize = files.iter().map(|bytes| bytes.len()).sum();
     let args = NAMES.map(Into::into);
     let files = [0, 1, 2].map(|at| Placed { name: NAMES[at], bytes: files[at], executable: false });
-    let limits = Limits::run().with_cpu(CHECKER_CPU);
+    let limits = RunLimits::run().with_cpu(CHECKER_CPU);
     let length = length as u64;
-    let limits = Limits { scratch: limits.scratch + length, memory: limits.memory + 4 * length, ..limits };
+    let limits = RunLimits { scratch: limits.scratch + length, memory: limits.memory + 4 * length, ..limits };
     let given = Given { args: &args, files: &files, ..Given::default() };
     let outcome = program.run(sandbox, given, limits).map_err(|report| broken(report.message))?;
     match outcome.end {
@@ -69,7 +69,7 @@ fn run(program: &Program, sandbox: &Sandbox, files: [&[u8]; 3]) -> Result<TestRe
             Err(broken(String::from_utf8_lossy(&outcome.stderr).into_owned()))
         }
         End::Exited(code) => {
-            let verdict = Verdict::from(CheckerVerdict::from_exit_code(code));
+            let verdict = ProgramVerdict::from(CheckerVerdict::from_exit_code(code));
             Ok(TestReport::new(verdict, &outcome.stderr))
         }
         end => Err(broken(format!("it ended with {end:?}"))),
@@ -77,5 +77,5 @@ fn run(program: &Program, sandbox: &Sandbox, files: [&[u8]; 3]) -> Result<TestRe
 }
 
 fn broken(reason: String) -> TestReport {
-    TestReport::new(Verdict::Internal, format!("the author's checker is broken: {reason}"))
+    TestReport::new(ProgramVerdict::Internal, format!("the author's checker is broken: {reason}"))
 }

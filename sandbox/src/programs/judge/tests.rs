@@ -5,14 +5,14 @@ use super::*;
 use crate::isolation::bombs;
 use echo_protocol::wire::content_id::ContentId;
 
-use Verdict::*;
+use ProgramVerdict::*;
 
 /// What `source` gets for adding two numbers.
-fn adding(language: Language, source: &str) -> Vec<Verdict> {
+fn adding(language: Language, source: &str) -> Vec<ProgramVerdict> {
     verdicts(judging(language, source, suite(&[("2 3\n", "5\n"), ("-1 1\n", "0\n")]), false))
 }
 
-fn python(source: &str) -> Verdict {
+fn python(source: &str) -> ProgramVerdict {
     adding(Language::Python, source)[0]
 }
 
@@ -162,10 +162,11 @@ sys.exit(2 if len(found) != 2 else int(sum(found) != total[0]))
 fn a_checker_is_built_once() {
     let judge = judge();
     let checker = |source: &str| Submission { language: Language::Python, source: source.into() };
-    let program = |source: &str| match Check::build(&judge, &Checking::Program(checker(source))).unwrap() {
-        Check::Program(program) => program,
-        Check::Stock(stock) => panic!("{stock:?}"),
-    };
+    let program =
+        |source: &str| match ReadyChecker::build(&judge, &Checking::Program(checker(source))).unwrap() {
+            ReadyChecker::Program(program) => program,
+            ReadyChecker::Stock(stock) => panic!("{stock:?}"),
+        };
     assert!(Arc::ptr_eq(&program("exit(0)"), &program("exit(0)")));
     assert!(!Arc::ptr_eq(&program("exit(0)"), &program("exit(1)")));
 

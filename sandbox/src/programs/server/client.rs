@@ -8,10 +8,10 @@ use echo_protocol::wire::content_id::ContentId;
 use serde_bytes::ByteBuf;
 
 use super::PROTOCOL;
-use super::connection::{Call, Reply};
-use super::frame::{self, FrameError};
+use super::connection::{ClientCall, ServerReply};
+use super::frame::{self, ServerFrameError};
 use crate::programs::language::Language;
-use crate::programs::service::Request;
+use crate::programs::service::JudgeRequest;
 use crate::programs::verdict::TestReport;
 
 /// Why a server did not do what it was asked.
@@ -27,7 +27,7 @@ pub enum ClientError {
     },
     /// The connection is of no more use.
     #[error(transparent)]
-    Frame(#[from] FrameError),
+    Frame(#[from] ServerFrameError),
     /// The server says no.
     #[error("the verification server refuses: {reason}")]
     Refused {
@@ -57,9 +57,9 @@ impl Client {
         let stream = stream.map_err(|source| ClientError::Connect { path: path.into(), source })?;
         let mut client = Self { stream, languages: Vec::new(), lacks: Vec::new() };
         // A server that refuses this process may have closed before it is greeted: what counts is what it said.
-        let greeted = client.send(&Call::Hello { protocol: PROTOCOL.into() });
+        let greeted = client.send(&ClientCall::Hello { protocol: PROTOCOL.into() });
         match client.receive()? {
-            Reply::Welcome { languages, lacks } => {
+            ServerReply::Welcome { languages, lacks } => {
                 greeted?;
                 Ok(Self { languages, lacks, ..client })
             }
@@ -85,8 +85,8 @@ impl Client {
         &mut self,
         ids: impl IntoIterator<Item = ContentId>,
     ) -> Result<Vec<ContentId>, ClientError> {
-        match self.ask(&Call::Missing(ids.into_iter().collect()))? {
-            Reply::Missing(ids) => Ok(ids),
+        match self.ask(&ClientCall::Missing(ids.into_iter().collect()))? {
+            ServerReply::Missing(ids) => Ok(ids),
             _ => Err(ClientError::Unexpected),
         }
     }
@@ -96,8 +96,8 @@ impl Client {
     /// # Errors
     /// When the server refuses or is gone.
     pub fn put(&mut self, bytes: &[u8]) -> Result<ContentId, ClientError> {
-        match self.ask(&Call::Put(ByteBuf::from(bytes)))? {
-            Reply::Stored(id) if id.matches(bytes) => Ok(id),
+        match self.ask(&ClientCall::Put(ByteBuf::from(bytes)))? {
+            ServerReply::Stored(id) if id.matches(bytes) => Ok(id),
             _ => Err(ClientError::Unexpected),
         }
     }
@@ -107,25 +107,25 @@ impl Client {
     ///
     /// # Errors
     /// When the server is gone. A refusal arrives as the first report, an error.
-    pub fn judge(&mut self, request: Request) -> Result<ClientReports<'_>, ClientError> {
-        self.send(&Call::Judge(Box::new(request)))?;
+    pub fn judge(&mut self, request: JudgeRequest) -> Result<ClientReports<'_>, ClientError> {
+        self.send(&ClientCall::Judge(Box::new(request)))?;
         Ok(ClientReports { client: self, done: false })
     }
 
-    fn ask(&mut self, call: &Call) -> Result<Reply, ClientError> {
+    fn ask(&mut self, call: &ClientCall) -> Result<ServerReply, ClientError> {
         self.send(call)?;
         self.receive()
     }
 
-    fn send(&mut self, call: &Call) -> Result<(), ClientError> {
+    fn send(&mut self, call: &ClientCall) -> Result<(), ClientError> {
         Ok(frame::write(&mut self.stream, call)?)
     }
 
-    fn receive(&mut self) -> Result<Reply, ClientError> {
-        let ended = || FrameError::from(io::Error::from(io::ErrorKind::UnexpectedEof));
+    fn receive(&mut self) -> Result<ServerReply, ClientError> {
+        let ended = || ServerFrameError::from(io::Error::from(io::ErrorKind::UnexpectedEof));
         let length = frame::read_length(&mut self.stream)?.ok_or_else(ended)?;
         match frame::read_message(&mut self.stream, length)? {
-            Reply::Refused { reason } => Err(ClientError::Refused { reason }),
+            ServerReply::Refused { reason } => Err(ClientError::Refused { reason }),
             reply => Ok(reply),
         }
     }
@@ -146,10 +146,10 @@ impl Iterator for ClientReports<'_> {
             return None;
         }
         let reply = self.client.receive();
-        self.done = !matches!(reply, Ok(Reply::Report(_)));
+        self.done = !matches!(reply, Ok(ServerReply::Report(_)));
         match reply {
-            Ok(Reply::Report(report)) => Some(Ok(report)),
-            Ok(Reply::Done) => None,
+            Ok(ServerReply::Report(report)) => Some(Ok(report)),
+            Ok(ServerReply::Done) => None,
             Ok(_) => Some(Err(ClientError::Unexpected)),
             Err(error) => Some(Err(error)),
         }

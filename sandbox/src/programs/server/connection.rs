@@ -7,18 +7,18 @@ use echo_protocol::wire::content_id::ContentId;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::frame::{self, FrameError, MAX_PUT_BYTES};
+use super::frame::{self, MAX_PUT_BYTES, ServerFrameError};
 use super::{IDLE, PATIENCE, PROTOCOL};
 use crate::programs::language::Language;
-use crate::programs::service::{ClientId, Request, Service};
+use crate::programs::service::{ClientId, JudgeRequest, Service};
 use crate::programs::suite::MAX_TESTS;
 use crate::programs::verdict::TestReport;
 
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Call {
-    /// Opens a connection: the first call, answered by [`Reply::Welcome`].
+pub enum ClientCall {
+    /// Opens a connection: the first call, answered by [`ServerReply::Welcome`].
     Hello {
         /// The protocol that the client speaks, [`PROTOCOL`]; the server refuses any other.
         protocol: String,
@@ -27,14 +27,14 @@ pub enum Call {
     Missing(Vec<ContentId>),
     /// Keeps test data, at most [`MAX_PUT_BYTES`].
     Put(ByteBuf),
-    /// Judges a request: any number of [`Reply::Report`], then [`Reply::Done`].
-    Judge(Box<Request>),
+    /// Judges a request: any number of [`ServerReply::Report`], then [`ServerReply::Done`].
+    Judge(Box<JudgeRequest>),
 }
 
 /// What the server answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reply {
+pub enum ServerReply {
     /// Answers `Hello`: what this server can judge.
     Welcome {
         /// What can be judged here.
@@ -59,40 +59,44 @@ pub enum Reply {
 
 /// Answers calls until the client goes, or does not keep to the protocol.
 pub(super) fn serve(service: &Service, client: ClientId, stream: &mut UnixStream) {
-    if let Err(FrameError::Codec(error)) = talk(service, client, stream) {
+    if let Err(ServerFrameError::Codec(error)) = talk(service, client, stream) {
         // Whoever sent that may still listen.
-        let _ = frame::write(stream, &Reply::Refused { reason: format!("that is no call: {error}") });
+        let _ = frame::write(stream, &ServerReply::Refused { reason: format!("that is no call: {error}") });
     }
 }
 
-fn talk(service: &Service, client: ClientId, stream: &mut UnixStream) -> Result<(), FrameError> {
+fn talk(service: &Service, client: ClientId, stream: &mut UnixStream) -> Result<(), ServerFrameError> {
     stream.set_write_timeout(Some(PATIENCE))?;
     match next(stream)? {
-        Some(Call::Hello { protocol }) if protocol == PROTOCOL => frame::write(stream, &welcome(service))?,
+        Some(ClientCall::Hello { protocol }) if protocol == PROTOCOL => {
+            frame::write(stream, &welcome(service))?
+        }
         _ => {
             let reason = format!("this server speaks {PROTOCOL}; use the same release on both sides");
-            return frame::write(stream, &Reply::Refused { reason });
+            return frame::write(stream, &ServerReply::Refused { reason });
         }
     }
     while let Some(call) = next(stream)? {
         let store = service.store();
-        let refused = |error: &dyn std::error::Error| Reply::Refused { reason: error.to_string() };
+        let refused = |error: &dyn std::error::Error| ServerReply::Refused { reason: error.to_string() };
         let reply = match call {
-            Call::Hello { .. } => welcome(service),
-            Call::Missing(ids) if ids.len() > 2 * MAX_TESTS => {
-                Reply::Refused { reason: format!("ask for at most {} names at once", 2 * MAX_TESTS) }
+            ClientCall::Hello { .. } => welcome(service),
+            ClientCall::Missing(ids) if ids.len() > 2 * MAX_TESTS => {
+                ServerReply::Refused { reason: format!("ask for at most {} names at once", 2 * MAX_TESTS) }
             }
-            Call::Missing(ids) => Reply::Missing(store.missing(ids)),
-            Call::Put(bytes) if bytes.len() > MAX_PUT_BYTES => Reply::Refused {
+            ClientCall::Missing(ids) => ServerReply::Missing(store.missing(ids)),
+            ClientCall::Put(bytes) if bytes.len() > MAX_PUT_BYTES => ServerReply::Refused {
                 reason: format!("put at most {MAX_PUT_BYTES} bytes at once; split the test"),
             },
-            Call::Put(bytes) => store.put(&bytes).map_or_else(|error| refused(&error), Reply::Stored),
-            Call::Judge(request) => match service.submit(client, *request) {
+            ClientCall::Put(bytes) => {
+                store.put(&bytes).map_or_else(|error| refused(&error), ServerReply::Stored)
+            }
+            ClientCall::Judge(request) => match service.submit(client, *request) {
                 Ok(reports) => {
                     for report in reports {
-                        frame::write(stream, &Reply::Report(report))?;
+                        frame::write(stream, &ServerReply::Report(report))?;
                     }
-                    Reply::Done
+                    ServerReply::Done
                 }
                 Err(error) => refused(&error),
             },
@@ -103,10 +107,12 @@ fn talk(service: &Service, client: ClientId, stream: &mut UnixStream) -> Result<
 }
 
 /// The next call; `None` when the client has gone or slept too long.
-fn next(stream: &mut UnixStream) -> Result<Option<Call>, FrameError> {
+fn next(stream: &mut UnixStream) -> Result<Option<ClientCall>, ServerFrameError> {
     stream.set_read_timeout(Some(IDLE))?;
     let length = match frame::read_length(stream) {
-        Err(FrameError::Connection(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(ServerFrameError::Connection(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Ok(None);
+        }
         length => length?,
     };
     let Some(length) = length else { return Ok(None) };
@@ -114,8 +120,8 @@ fn next(stream: &mut UnixStream) -> Result<Option<Call>, FrameError> {
     frame::read_message(stream, length).map(Some)
 }
 
-fn welcome(service: &Service) -> Reply {
+fn welcome(service: &Service) -> ServerReply {
     let tools = service.judge().tools();
     let lacks = tools.lacks().iter().map(|(_, lack)| format!("{}: {}", lack.what, lack.mend));
-    Reply::Welcome { languages: tools.languages().collect(), lacks: lacks.collect() }
+    ServerReply::Welcome { languages: tools.languages().collect(), lacks: lacks.collect() }
 }

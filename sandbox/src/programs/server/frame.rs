@@ -14,7 +14,7 @@ pub const MAX_FRAME_BYTES: usize = MAX_PUT_BYTES + (64 << 10);
 
 /// Why a frame did not come or go.
 #[derive(Debug, thiserror::Error)]
-pub enum FrameError {
+pub enum ServerFrameError {
     /// The connection ended or broke.
     #[error("the connection to the verification server: {0}; connect again")]
     Connection(#[from] io::Error),
@@ -26,7 +26,7 @@ pub enum FrameError {
 }
 
 /// Sends a message as one frame, refused when it exceeds [`MAX_FRAME_BYTES`].
-pub(crate) fn write<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), FrameError> {
+pub(crate) fn write<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), ServerFrameError> {
     let bytes = codec::encode(message, MAX_FRAME_BYTES)?;
     let length = u32::try_from(bytes.len()).expect("a frame is shorter than 4 GiB");
     stream.write_all(&[&length.to_be_bytes(), bytes.as_slice()].concat())?;
@@ -34,7 +34,7 @@ pub(crate) fn write<T: Serialize>(stream: &mut impl Write, message: &T) -> Resul
 }
 
 /// The length that a frame begins with; `None` at the end of the connection.
-pub(crate) fn read_length(stream: &mut impl Read) -> Result<Option<usize>, FrameError> {
+pub(crate) fn read_length(stream: &mut impl Read) -> Result<Option<usize>, ServerFrameError> {
     let mut length = [0; 4];
     // The first byte alone, to tell an end between frames from one within.
     if stream.read(&mut length[..1])? == 0 {
@@ -52,7 +52,7 @@ pub(crate) fn read_length(stream: &mut impl Read) -> Result<Option<usize>, Frame
 pub(crate) fn read_message<T: DeserializeOwned>(
     stream: &mut impl Read,
     length: usize,
-) -> Result<T, FrameError> {
+) -> Result<T, ServerFrameError> {
     let mut bytes = Vec::new();
     if stream.take(length as u64).read_to_end(&mut bytes)? < length {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -63,28 +63,31 @@ pub(crate) fn read_message<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programs::server::{Call, Reply};
+    use crate::programs::server::{ClientCall, ServerReply};
     use proptest::prelude::*;
 
     #[test]
     fn frames_come_back_and_lies_are_refused() {
         let mut bytes = Vec::new();
-        write(&mut bytes, &Call::Hello { protocol: "x".into() }).unwrap();
+        write(&mut bytes, &ClientCall::Hello { protocol: "x".into() }).unwrap();
         let mut stream = bytes.as_slice();
         let length = read_length(&mut stream).unwrap().unwrap();
-        assert_eq!(read_message::<Call>(&mut stream, length).unwrap(), Call::Hello { protocol: "x".into() });
+        assert_eq!(
+            read_message::<ClientCall>(&mut stream, length).unwrap(),
+            ClientCall::Hello { protocol: "x".into() }
+        );
         assert!(read_length(&mut stream).unwrap().is_none());
-        assert!(matches!(read_length(&mut [0xff; 8].as_slice()), Err(FrameError::Codec(_))));
-        assert!(matches!(read_length(&mut [0, 0].as_slice()), Err(FrameError::Connection(_))));
-        let cut = read_message::<Call>(&mut &bytes[4..6], MAX_FRAME_BYTES);
-        assert!(matches!(cut, Err(FrameError::Connection(_))));
+        assert!(matches!(read_length(&mut [0xff; 8].as_slice()), Err(ServerFrameError::Codec(_))));
+        assert!(matches!(read_length(&mut [0, 0].as_slice()), Err(ServerFrameError::Connection(_))));
+        let cut = read_message::<ClientCall>(&mut &bytes[4..6], MAX_FRAME_BYTES);
+        assert!(matches!(cut, Err(ServerFrameError::Connection(_))));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read_message::<Call>(&mut bytes.as_slice(), bytes.len());
-            let _ = read_message::<Reply>(&mut bytes.as_slice(), bytes.len());
+            let _ = read_message::<ClientCall>(&mut bytes.as_slice(), bytes.len());
+            let _ = read_message::<ServerReply>(&mut bytes.as_slice(), bytes.len());
         }
     }
 }

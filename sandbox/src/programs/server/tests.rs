@@ -2,13 +2,13 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 
 use super::*;
-use crate::programs::Options;
+use crate::programs::JudgeOptions;
 use crate::programs::language::Language;
 use crate::programs::program::Submission;
-use crate::programs::service::{QueueLimits, Request};
+use crate::programs::service::{JudgeRequest, QueueLimits};
 use crate::programs::suite::Suite;
 use crate::programs::testing::{judge, store, suite};
-use crate::programs::verdict::Verdict;
+use crate::programs::verdict::ProgramVerdict;
 use echo_protocol::wire::content_id::ContentId;
 
 fn server(dir: &Path) -> Server {
@@ -16,9 +16,9 @@ fn server(dir: &Path) -> Server {
     Server::start(&dir.join("verify.sock"), Arc::new(service), &[]).unwrap()
 }
 
-fn request(suite: Suite) -> Request {
+fn request(suite: Suite) -> JudgeRequest {
     let submission = Submission { language: Language::Python, source: "print(input())".into() };
-    Request::Program { submission, suite, options: Options::default() }
+    JudgeRequest::Program { submission, suite, options: JudgeOptions::default() }
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn tests_are_put_once_and_reports_arrive() {
     let suite = suite(&[("1", "1"), ("1", "2")]);
     let reports = client.judge(request(suite.clone())).unwrap();
     let verdicts: Vec<_> = reports.map(|report| report.unwrap().verdict).collect();
-    assert_eq!(verdicts, [Verdict::Accepted, Verdict::WrongAnswer]);
+    assert_eq!(verdicts, [ProgramVerdict::Accepted, ProgramVerdict::WrongAnswer]);
     // A refusal leaves the connection as it is.
     let empty = request(Suite { tests: Vec::new(), ..suite.clone() });
     let refused = client.judge(empty).unwrap().next().unwrap();
@@ -50,7 +50,7 @@ fn who_does_not_keep_to_the_protocol_is_told_and_cut_off() {
         let mut stream = UnixStream::connect(server.path()).unwrap();
         stream.write_all(bytes).unwrap();
         let length = frame::read_length(&mut stream).unwrap().unwrap();
-        assert!(matches!(frame::read_message(&mut stream, length).unwrap(), Reply::Refused { .. }));
+        assert!(matches!(frame::read_message(&mut stream, length).unwrap(), ServerReply::Refused { .. }));
         assert!(!matches!(frame::read_length(&mut stream), Ok(Some(_))));
     }
     // The server goes on.

@@ -1,11 +1,11 @@
 //! Wrong versions of a right program, made by the language's own parser in the sandbox.
 
-use crate::isolation::Limits;
+use crate::isolation::RunLimits;
 use crate::programs::functions::{FunctionTask, frames};
 use crate::programs::judge::Judge;
 use crate::programs::language::Language;
 use crate::programs::program::{Given, Program, Submission};
-use crate::programs::verdict::{TestReport, Verdict};
+use crate::programs::verdict::{ProgramVerdict, TestReport};
 
 const MUTATE: &str = include_str!("mutate.py");
 
@@ -50,8 +50,8 @@ fn run(judge: &Judge, source: &str, stdin: &[u8]) -> Result<Vec<u8>, TestReport>
     let submission = Submission { language: Language::Python, source: source.into() };
     let program = Program::build(&judge.sandbox, judge.tools(), submission)?;
     let given = Given { stdin, ..Given::default() };
-    let outcome = program.run(&judge.sandbox, given, Limits::run())?;
-    match Verdict::of_end(outcome.end) {
+    let outcome = program.run(&judge.sandbox, given, RunLimits::run())?;
+    match ProgramVerdict::of_end(outcome.end) {
         None => Ok(outcome.stdout),
         Some(verdict) => Err(TestReport::new(verdict, &outcome.stderr)),
     }

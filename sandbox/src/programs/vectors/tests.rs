@@ -3,7 +3,7 @@ use std::io::Write;
 use super::*;
 use crate::programs::testing::judge;
 
-fn check_lines(lines: &[serde_json::Value]) -> Result<FunctionReport, VectorError> {
+fn check_lines(lines: &[serde_json::Value]) -> Result<FunctionReport, ProgramVectorError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     for line in lines {
         writeln!(file, "{line}\n").unwrap();
@@ -40,6 +40,6 @@ fn references_are_accepted_and_mutants_die_or_survive_for_a_reason() {
 #[test]
 fn other_lines_are_refused() {
     let other = check_lines(&[serde_json::json!({"task_id": 1, "code": "x"})]).unwrap_err();
-    assert!(matches!(other, VectorError::Malformed { line: 1, .. }));
-    assert!(matches!(check_functions(&judge(), Path::new("/nowhere")), Err(VectorError::Read { .. })));
+    assert!(matches!(other, ProgramVectorError::Malformed { line: 1, .. }));
+    assert!(matches!(check_functions(&judge(), Path::new("/nowhere")), Err(ProgramVectorError::Read { .. })));
 }

@@ -64,16 +64,16 @@ impl Task for Talk {
 const SEED: TaskSeed = TaskSeed([0; 32]);
 const YES: Response<'_> = Response { text: "yes", finished: true };
 
-fn over(verdict: Verdict, finished: bool) -> Step {
-    Step::Over { verdict, finished }
+fn over(verdict: Verdict, finished: bool) -> EpisodeStep {
+    EpisodeStep::Over { verdict, finished }
 }
 
 #[test]
 fn turns_go_on_to_the_verdict() {
     let task = Talk { turns: 3, rude: false };
     let mut play = Play::new(&task, SEED);
-    assert_eq!(play.turn(&YES, 9).unwrap(), Step::Heard("...".into()));
-    assert_eq!(play.turn(&YES, 1).unwrap(), Step::Heard("...".into()));
+    assert_eq!(play.turn(&YES, 9).unwrap(), EpisodeStep::Heard("...".into()));
+    assert_eq!(play.turn(&YES, 1).unwrap(), EpisodeStep::Heard("...".into()));
     assert_eq!(play.turns_left(), 1);
     // The last token may be the one that ends the last turn.
     assert_eq!(play.turn(&YES, 0).unwrap(), over(Verdict::right(), true));
@@ -96,7 +96,7 @@ fn an_environment_out_of_its_bounds_is_nobodys_reward() {
     assert!(Play::new(&rude, SEED).turn(&cut, 0).is_err());
     assert!(Play::new(&rude, SEED).turn(&YES, 0).is_err());
     let mut play = Play::new(&rude, SEED);
-    assert_eq!(play.turn(&YES, 5).unwrap(), Step::Heard("...".into()));
+    assert_eq!(play.turn(&YES, 5).unwrap(), EpisodeStep::Heard("...".into()));
     assert!(play.turn(&YES, 5).is_err(), "it says that it has two turns");
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 /// A problem of a file.
 #[derive(Debug)]
-pub struct CodeRow(Row);
+pub struct CodeRow(CodeProblem);
 
 /// Reads a file: its problems, and the data of their tests.
 ///
@@ -44,14 +44,14 @@ impl CodeRow {
     /// Its tests, where it has the form of tests.
     pub fn suite(&self) -> Option<&Suite> {
         match &self.0.judged {
-            Judged::Tests { suite, .. } => Some(suite),
-            Judged::HumanEval(_) | Judged::Mbpp(_) => None,
+            JudgingMethod::Tests { suite, .. } => Some(suite),
+            JudgingMethod::HumanEval(_) | JudgingMethod::Mbpp(_) => None,
         }
     }
 
     /// Whether responses go on where the prompt ends.
     pub fn goes_on(&self) -> bool {
-        matches!(self.0.judged, Judged::HumanEval(_))
+        matches!(self.0.judged, JudgingMethod::HumanEval(_))
     }
 
     /// The program that a response makes.

@@ -24,18 +24,18 @@ use crate::task::files::TaskFiles;
 
 /// One problem of the file, ready to be asked and judged.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct CodeProblem {
     /// Its place in the file, from 1.
     pub(super) line: usize,
     pub(super) prompt: String,
     /// A response that is right, if the author shows one.
     pub(super) solution: Option<String>,
-    pub(super) judged: Judged,
+    pub(super) judged: JudgingMethod,
 }
 
 /// How its programs are judged.
 #[derive(Debug)]
-pub(super) enum Judged {
+pub(super) enum JudgingMethod {
     HumanEval(Box<HumanEval>),
     Mbpp(Box<Mbpp>),
     Tests { language: Language, suite: Suite },
@@ -83,13 +83,13 @@ fn python() -> Language {
 ///
 /// # Errors
 /// The first line that is no problem.
-pub(super) fn read(bytes: &[u8]) -> Result<(Vec<Row>, TaskFiles), DataError> {
+pub(super) fn read(bytes: &[u8]) -> Result<(Vec<CodeProblem>, TaskFiles), DataError> {
     let mut data = TaskFiles::none();
-    let rows = data_set::read_lines(bytes, |line, fields| Row::of(line, fields, &mut data))?;
+    let rows = data_set::read_lines(bytes, |line, fields| CodeProblem::of(line, fields, &mut data))?;
     Ok((rows, data))
 }
 
-impl Row {
+impl CodeProblem {
     fn of(line: usize, fields: Map<String, Value>, data: &mut TaskFiles) -> Result<Self, String> {
         let forms = ["entry_point", "test_list", "tests"];
         let told: Vec<&str> = forms.into_iter().filter(|form| fields.contains_key(*form)).collect();
@@ -124,14 +124,19 @@ impl Row {
 
     fn human_eval(line: usize, row: HumanEval) -> Self {
         let (prompt, solution) = (row.prompt.clone(), Some(row.canonical_solution.clone()));
-        Self { line, prompt, solution, judged: Judged::HumanEval(Box::new(row)) }
+        Self { line, prompt, solution, judged: JudgingMethod::HumanEval(Box::new(row)) }
     }
 
     /// The asserts after the first are not shown: a table of what they ask for would pass.
     fn mbpp(line: usize, row: Mbpp) -> Result<Self, String> {
         let first = row.test_list.first().ok_or("`test_list` is empty: everything would be right")?;
         let prompt = format!("{}\nYour code should pass this test:\n{}\n", row.text.trim(), first.trim());
-        Ok(Self { line, prompt, solution: Some(row.code.clone()), judged: Judged::Mbpp(Box::new(row)) })
+        Ok(Self {
+            line,
+            prompt,
+            solution: Some(row.code.clone()),
+            judged: JudgingMethod::Mbpp(Box::new(row)),
+        })
     }
 
     fn tests(line: usize, row: TestsLine, data: &mut TaskFiles) -> Result<Self, String> {
@@ -174,21 +179,21 @@ impl Row {
         }
         suite.check().map_err(|error| error.to_string())?;
         let (language, prompt) = (row.language, format!("{}\n", row.prompt.trim()));
-        Ok(Self { line, prompt, solution: row.solution, judged: Judged::Tests { language, suite } })
+        Ok(Self { line, prompt, solution: row.solution, judged: JudgingMethod::Tests { language, suite } })
     }
 
     /// What its programs are written in.
     pub(super) fn language(&self) -> Language {
         match &self.judged {
-            Judged::Tests { language, .. } => *language,
-            Judged::HumanEval(_) | Judged::Mbpp(_) => Language::Python,
+            JudgingMethod::Tests { language, .. } => *language,
+            JudgingMethod::HumanEval(_) | JudgingMethod::Mbpp(_) => Language::Python,
         }
     }
 
     /// The languages of all programs that judging takes.
     pub(super) fn languages(&self) -> impl Iterator<Item = Language> {
         let checker = match &self.judged {
-            Judged::Tests { suite: Suite { checking: Checking::Program(checker), .. }, .. } => {
+            JudgingMethod::Tests { suite: Suite { checking: Checking::Program(checker), .. }, .. } => {
                 Some(checker.language)
             }
             _ => None,
@@ -201,12 +206,12 @@ impl Row {
     pub(super) fn program(&self, response: &str) -> String {
         let said = extract::program(response, self.language());
         match &self.judged {
-            Judged::HumanEval(row) if extract::definition(said, &row.entry_point).is_some() => {
+            JudgingMethod::HumanEval(row) if extract::definition(said, &row.entry_point).is_some() => {
                 let before = extract::definition(&row.prompt, &row.entry_point).unwrap_or_default();
                 row.prompt[..before].to_owned() + said
             }
-            Judged::HumanEval(row) => row.program(said),
-            Judged::Mbpp(_) | Judged::Tests { .. } => said.to_owned(),
+            JudgingMethod::HumanEval(row) => row.program(said),
+            JudgingMethod::Mbpp(_) | JudgingMethod::Tests { .. } => said.to_owned(),
         }
     }
 }
@@ -275,7 +280,7 @@ mod tests {
             r#""language": "c++20", "checker": "rcmp6", "cpu_s": 0.5, "memory_mb": 64, "solution": "x""#,
         );
         let (rows, data) = read(line.as_bytes()).unwrap();
-        let Judged::Tests { language, suite } = &rows[0].judged else { panic!("{rows:?}") };
+        let JudgingMethod::Tests { language, suite } = &rows[0].judged else { panic!("{rows:?}") };
         assert_eq!((*language, suite.cpu_ms, suite.memory), (Language::Cpp20, 500, 64 << 20));
         assert_eq!(suite.checking, Checking::Stock(Checker::Rcmp6));
         assert_eq!(data.get(&suite.tests[0].answer).unwrap().as_ref(), b"3");
@@ -291,7 +296,7 @@ mod tests {
             r#""input_file": "sum.in", "output_file": "sum.out", "checker_program": {"language": "c++17", "source": "x"}"#,
         );
         let (rows, _) = read(line.as_bytes()).unwrap();
-        let Judged::Tests { language, suite } = &rows[0].judged else { panic!("{rows:?}") };
+        let JudgingMethod::Tests { language, suite } = &rows[0].judged else { panic!("{rows:?}") };
         assert_eq!(*language, Language::Python);
         assert_eq!(suite.files, Some(FileNames { input: "sum.in".into(), output: "sum.out".into() }));
         let checker = Submission { language: Language::Cpp17, source: "x".into() };

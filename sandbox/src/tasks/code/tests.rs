@@ -111,13 +111,13 @@ fn no_claim_is_a_lie_as_programs_are_run() {
 fn tests_that_take_too_long_together_are_not_all_run() {
     let task = build(CodeConfig { partial: 1, ..CodeConfig::default() });
     let row = task.rows.pick(seed(&task, "Print the sum"));
-    let Judged::Tests { language, suite } = &row.judged else { panic!("it has tests") };
+    let JudgingMethod::Tests { language, suite } = &row.judged else { panic!("it has tests") };
     let source = row.solution.clone().unwrap();
     let at_once = |tests: usize| {
         let suite = Suite { tests: suite.tests[..tests].to_vec(), ..suite.clone() };
         let submission = Submission { language: *language, source: source.clone() };
         let data = task.shared.data.clone();
-        let judging = Judge::judge(&task.shared.judge, submission, suite, data, Options::default());
+        let judging = Judge::judge(&task.shared.judge, submission, suite, data, JudgeOptions::default());
         within(Duration::ZERO, judging.unwrap())
     };
     let verdicts = |tests: usize| at_once(tests).iter().map(|report| report.verdict).collect::<Vec<_>>();

@@ -21,7 +21,7 @@ const MARK: &str = "action:";
 
 /// Why an answer is no action. The seat then checks where that is free and folds elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+pub enum AnswerFault {
     /// It was cut by length.
     Cut,
     /// It does not name an action in the form that is asked for.
@@ -30,7 +30,7 @@ pub enum Fault {
     Illegal,
 }
 
-impl Fault {
+impl AnswerFault {
     /// The stable code used in metadata and metrics.
     pub fn code(self) -> &'static str {
         match self {
@@ -54,11 +54,11 @@ pub fn write(action: Action, legal: &Legal) -> String {
 /// The action that an answer names, where the rules allow it.
 ///
 /// # Errors
-/// The [`Fault`] of an answer that was cut, names no action, or one that the rules forbid.
-pub fn read(response: &Response<'_>, legal: &Legal) -> Result<Action, Fault> {
-    let text = response.answer().ok_or(Fault::Cut)?;
+/// The [`AnswerFault`] of an answer that was cut, names no action, or one that the rules forbid.
+pub fn read(response: &Response<'_>, legal: &Legal) -> Result<Action, AnswerFault> {
+    let text = response.answer().ok_or(AnswerFault::Cut)?;
     if text.len() > MAX_ANSWER_BYTES {
-        return Err(Fault::Malformed);
+        return Err(AnswerFault::Malformed);
     }
     let text = text.to_ascii_lowercase();
     let said = match text.rfind(MARK) {
@@ -73,12 +73,12 @@ pub fn read(response: &Response<'_>, legal: &Legal) -> Result<Action, Fault> {
         ["check"] => (Action::Call, free),
         ["call"] => (Action::Call, !free),
         ["raise" | "bet", to] | ["raise" | "bet", "to", to] => {
-            let to = number(to).ok_or(Fault::Malformed)?;
+            let to = number(to).ok_or(AnswerFault::Malformed)?;
             (Action::RaiseTo(to), legal.raise_to.as_ref().is_some_and(|range| range.contains(&to)))
         }
-        _ => return Err(Fault::Malformed),
+        _ => return Err(AnswerFault::Malformed),
     };
-    if allowed { Ok(action) } else { Err(Fault::Illegal) }
+    if allowed { Ok(action) } else { Err(AnswerFault::Illegal) }
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -94,7 +94,7 @@ mod tests {
         Legal { actor: 0, can_fold: call > 0, call, raise_to: Some(40..=180) }
     }
 
-    fn said(text: &str, legal: &Legal) -> Result<Action, Fault> {
+    fn said(text: &str, legal: &Legal) -> Result<Action, AnswerFault> {
         read(&Response { text, finished: true }, legal)
     }
 
@@ -139,18 +139,18 @@ mod tests {
             "action: raise 5 0",
             "call..",
         ] {
-            assert_eq!(said(text, &legal), Err(Fault::Malformed), "{text:?}");
+            assert_eq!(said(text, &legal), Err(AnswerFault::Malformed), "{text:?}");
         }
         for text in ["check", "raise 39", "raise 181"] {
-            assert_eq!(said(text, &legal), Err(Fault::Illegal), "{text}");
+            assert_eq!(said(text, &legal), Err(AnswerFault::Illegal), "{text}");
         }
         for text in ["call", "fold"] {
-            assert_eq!(said(text, &facing(0)), Err(Fault::Illegal), "{text}");
+            assert_eq!(said(text, &facing(0)), Err(AnswerFault::Illegal), "{text}");
         }
         let closed = Legal { raise_to: None, ..facing(20) };
-        assert_eq!(said("raise 50", &closed), Err(Fault::Illegal));
-        assert_eq!(read(&Response { text: "call", finished: false }, &legal), Err(Fault::Cut));
-        assert_eq!(said(&" ".repeat(MAX_ANSWER_BYTES), &legal), Err(Fault::Malformed));
-        assert_eq!(said(&"x".repeat(MAX_ANSWER_BYTES + 1), &legal), Err(Fault::Malformed));
+        assert_eq!(said("raise 50", &closed), Err(AnswerFault::Illegal));
+        assert_eq!(read(&Response { text: "call", finished: false }, &legal), Err(AnswerFault::Cut));
+        assert_eq!(said(&" ".repeat(MAX_ANSWER_BYTES), &legal), Err(AnswerFault::Malformed));
+        assert_eq!(said(&"x".repeat(MAX_ANSWER_BYTES + 1), &legal), Err(AnswerFault::Malformed));
     }
 }

@@ -1,7 +1,7 @@
 //! Episodes: a policy that answers in text plays hands against opponents (ECHO-2, appendix F.3).
 //!
-//! An episode is a machine without input or output of its own: [`Episode::ask`] says whose text is needed and for which
-//! messages, [`Episode::answer`] takes it and plays on to the next question. A driver can hold as many as it likes and
+//! An episode is a machine without input or output of its own: [`HoldemEpisode::ask`] says whose text is needed and for which
+//! messages, [`HoldemEpisode::answer`] takes it and plays on to the next question. A driver can hold as many as it likes and
 //! generate for all of them together. Seats, cards and the opponents' choices follow from the seed, so the same answers
 //! give the same episode everywhere, and whoever has the answers can compute the reward again.
 //!
@@ -16,16 +16,16 @@ use std::sync::Arc;
 use echo_protocol::wire::rng::Draws;
 
 use super::action::{Action, Legal};
-use super::answer::{self, Fault, MAX_ANSWER_BYTES};
+use super::answer::{self, AnswerFault, MAX_ANSWER_BYTES};
 use super::cards::card::{Card, Deck};
-use super::opponent::{Choice, LanguageModel, Opponent, rule_based};
+use super::opponent::{LanguageModel, Opponent, OpponentChoice, rule_based};
 use super::table::{Deal, Table};
-use super::view::View;
+use super::view::TableView;
 use crate::task::spec::SpecError;
 use crate::task::{Response, TaskSeed};
 
 pub use config::{EpisodeConfig, MAX_BIG_BLIND, MAX_HANDS, MAX_STACK_BLINDS, MAX_TURNS};
-pub use log::{Log, Message, Role, Turn};
+pub use log::{EpisodeLog, LoggedTurn, Message, MessageRole};
 
 /// Hands in which the policy is never asked do not count and are dealt again, at most so often in a row.
 pub const MAX_IDLE_HANDS: u32 = 256;
@@ -53,7 +53,7 @@ pub struct Ask {
 
 /// How an episode ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct EpisodeOutcome {
     /// The net profit of the counted hands, in chips.
     pub chips: i64,
     /// What bad answers cost beside that.
@@ -83,18 +83,18 @@ struct Hand {
 #[derive(Debug)]
 struct Pending {
     speaker: Speaker,
-    view: View,
+    view: TableView,
 }
 
 /// One episode: some hands at one table, in which the policy is asked.
-pub struct Episode {
+pub struct HoldemEpisode {
     config: EpisodeConfig,
     /// Who sits 1, 2, ... seats after the policy.
     opponents: Vec<Arc<dyn Opponent>>,
     cards: Draws,
     chances: Draws,
     hand: Hand,
-    log: Log,
+    log: EpisodeLog,
     first_cards: Option<[Card; 2]>,
     /// Profit of the hands that are over and count.
     settled: i64,
@@ -106,7 +106,7 @@ pub struct Episode {
     pending: Option<Pending>,
 }
 
-impl Episode {
+impl HoldemEpisode {
     /// Starts the episode of `seed` against the opponents that `config` names.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Episode {
         let seat = draws.below(config.seats() as u64) as usize;
         let mut cards = fork(&mut draws);
         let hand = deal(&config, seat, &mut cards);
-        let log = Log { rules: config.rules(), turns: Vec::new() };
+        let log = EpisodeLog { rules: config.rules(), turns: Vec::new() };
         let mut episode = Self {
             config,
             opponents,
@@ -175,14 +175,14 @@ impl Episode {
         let messages = match pending.speaker {
             Speaker::Policy => self.log.messages_with(&state),
             Speaker::Opponent { .. } => {
-                Log { rules: self.log.rules.clone(), turns: Vec::new() }.messages_with(&state)
+                EpisodeLog { rules: self.log.rules.clone(), turns: Vec::new() }.messages_with(&state)
             }
         };
         Some(Ask { speaker: pending.speaker, messages })
     }
 
     /// What the seat that is asked sees.
-    pub fn view(&self) -> Option<&View> {
+    pub fn view(&self) -> Option<&TableView> {
         self.pending.as_ref().map(|pending| &pending.view)
     }
 
@@ -203,11 +203,11 @@ impl Episode {
         Ok(())
     }
 
-    fn take_turn(&mut self, text: &str, view: &View, action: Action, fault: Option<Fault>) {
+    fn take_turn(&mut self, text: &str, view: &TableView, action: Action, fault: Option<AnswerFault>) {
         let penalty = if fault.is_some() { self.config.penalty } else { 0 };
         self.penalty += penalty;
         let kept = text.floor_char_boundary(MAX_ANSWER_BYTES);
-        self.log.turns.push(Turn {
+        self.log.turns.push(LoggedTurn {
             state: view.to_string(),
             answer: text[..kept].to_owned(),
             action,
@@ -227,7 +227,7 @@ impl Episode {
     /// Plays until text is needed or the episode is over.
     fn advance(&mut self) {
         loop {
-            let Some(view) = View::of(&self.hand.table) else {
+            let Some(view) = TableView::of(&self.hand.table) else {
                 if self.finish_hand() {
                     return;
                 }
@@ -248,8 +248,8 @@ impl Episode {
             let after = (seat + self.config.seats() - self.hand.seat) % self.config.seats();
             let opponent = &self.opponents[(after - 1) % self.opponents.len()];
             match opponent.decide(&view, &mut self.chances) {
-                Choice::Act(action) => self.act(action, &view.legal),
-                Choice::Ask => {
+                OpponentChoice::Act(action) => self.act(action, &view.legal),
+                OpponentChoice::Ask => {
                     self.pending = Some(Pending { speaker: Speaker::Opponent { seat }, view });
                     return;
                 }
@@ -298,7 +298,7 @@ impl Episode {
     }
 
     /// What happened so far, from the policy's side.
-    pub fn log(&self) -> &Log {
+    pub fn log(&self) -> &EpisodeLog {
         &self.log
     }
 
@@ -308,13 +308,13 @@ impl Episode {
     }
 
     /// How the episode ended; `None` while it waits for text.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<EpisodeOutcome> {
         if self.pending.is_some() {
             return None;
         }
         let (least, most) = self.config.returns();
         let above = (self.settled - self.penalty - least) as f64;
-        Some(Outcome {
+        Some(EpisodeOutcome {
             chips: self.settled,
             penalty: self.penalty,
             faults: self.log.turns.iter().filter(|turn| turn.fault.is_some()).count() as u32,
@@ -327,8 +327,8 @@ impl Episode {
     pub fn advice(&self, adviser: &dyn Opponent, draws: &mut Draws) -> Option<String> {
         let view = self.view()?;
         match adviser.decide(view, draws) {
-            Choice::Act(action) => Some(answer::write(action, &view.legal)),
-            Choice::Ask => None,
+            OpponentChoice::Act(action) => Some(answer::write(action, &view.legal)),
+            OpponentChoice::Ask => None,
         }
     }
 }

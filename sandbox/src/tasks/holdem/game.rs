@@ -15,9 +15,9 @@ use echo_protocol::work::trajectory::MetaValue;
 use super::NAME;
 use super::cards::card::Card;
 use super::cards::starting_hand::StartingHand;
-use super::episode::{Episode as Hands, EpisodeConfig, MAX_TURNS, Outcome};
+use super::episode::{EpisodeConfig, EpisodeOutcome, HoldemEpisode as Hands, MAX_TURNS};
 use super::opponent::PotOdds;
-use super::view::View;
+use super::view::TableView;
 use crate::task::episode::{Episode, Reply};
 use crate::task::spec;
 use crate::task::spec::SpecError;
@@ -57,12 +57,12 @@ impl Holdem {
     }
 
     /// No state has a longer text than this one.
-    fn widest(&self) -> View {
+    fn widest(&self) -> TableView {
         let seats = self.config.players as usize;
         let chips = self.config.players.saturating_mul(self.config.stack).unsigned_abs();
         let mut cards = Card::all();
         let mut card = || cards.next().expect("a deck has more than seven cards");
-        View {
+        TableView {
             street: super::table::Street::River,
             hole: [card(), card()],
             board: (0..5).map(|_| card()).collect(),
@@ -97,7 +97,7 @@ impl Game {
         self.hands.view().map(|view| state(view, self.terse))
     }
 
-    fn verdict(&self, outcome: &Outcome, finished: bool) -> Result<Verdict, TaskError> {
+    fn verdict(&self, outcome: &EpisodeOutcome, finished: bool) -> Result<Verdict, TaskError> {
         let correct = finished && outcome.chips > outcome.penalty;
         let hand = self.hands.first_cards().map(|cards| StartingHand::of(cards).to_string());
         Verdict { reward: outcome.reward, correct, metadata: Default::default() }
@@ -142,7 +142,7 @@ impl Episode for Game {
 }
 
 /// A state as text; it ends where the answer begins.
-fn state(view: &View, terse: bool) -> String {
+fn state(view: &TableView, terse: bool) -> String {
     if !terse {
         return format!("state: {view}\n");
     }

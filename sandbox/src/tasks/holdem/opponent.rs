@@ -11,7 +11,7 @@ use echo_protocol::wire::rng::Draws;
 
 use super::action::Action;
 use super::cards::equity::equity;
-use super::view::View;
+use super::view::TableView;
 
 pub use loose_aggressive::LooseAggressive;
 pub use pot_odds::PotOdds;
@@ -26,12 +26,12 @@ pub trait Opponent: Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Decides for the seat to act. An illegal action counts as a check where that is free, and as a fold elsewhere.
-    fn decide(&self, view: &View, draws: &mut Draws) -> Choice;
+    fn decide(&self, view: &TableView, draws: &mut Draws) -> OpponentChoice;
 }
 
 /// What an opponent decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
+pub enum OpponentChoice {
     /// The action, decided at once by rules.
     Act(Action),
     /// It has to be asked in text: the episode shows its driver the opponent's own view as chat messages, and takes
@@ -48,8 +48,8 @@ impl Opponent for LanguageModel {
         "language_model"
     }
 
-    fn decide(&self, _: &View, _: &mut Draws) -> Choice {
-        Choice::Ask
+    fn decide(&self, _: &TableView, _: &mut Draws) -> OpponentChoice {
+        OpponentChoice::Ask
     }
 }
 
@@ -59,7 +59,7 @@ pub fn rule_based() -> [Arc<dyn Opponent>; 3] {
 }
 
 /// The seat's estimated share of a pot that one unknown hand contests.
-fn alone(view: &View, draws: &mut Draws) -> f64 {
+fn alone(view: &TableView, draws: &mut Draws) -> f64 {
     equity(view.hole, &view.board, 1, ROUNDS, draws)
 }
 

@@ -16,7 +16,7 @@ pub const MAX_ENTRIES: usize = 4096;
 
 /// A recorded hand, with the field names of PHH.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Record {
+pub struct HandRecord {
     /// The antes by position.
     pub antes: Vec<u64>,
     /// The blinds and straddles by position, the small blind first.
@@ -39,7 +39,7 @@ fn trimmed() -> bool {
 
 /// Why a record is not a hand by the rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReplayError {
+pub enum HandReplayError {
     /// More entries than are read.
     #[error("{entries} entries: a record has at most {MAX_ENTRIES}")]
     TooLong {
@@ -123,15 +123,15 @@ enum Entry {
 }
 
 impl Entry {
-    fn parse(text: &str, at: usize) -> Result<Self, ReplayError> {
+    fn parse(text: &str, at: usize) -> Result<Self, HandReplayError> {
         let said = text.split('#').next().unwrap_or_default();
         let words: Vec<&str> = said.split_ascii_whitespace().take(5).collect();
         let seat = |word: &str| {
             let number: usize = word.strip_prefix('p')?.parse().ok()?;
             (1..=MAX_SEATS).contains(&number).then(|| number - 1)
         };
-        let seat = |word| seat(word).ok_or(ReplayError::Notation { at });
-        let cards = |text| Card::parse_run(text).map_err(|source| ReplayError::Cards { at, source });
+        let seat = |word| seat(word).ok_or(HandReplayError::Notation { at });
+        let cards = |text| Card::parse_run(text).map_err(|source| HandReplayError::Cards { at, source });
         Ok(match words[..] {
             [] => Self::Nothing,
             ["d", "dh", who, dealt] => Self::Hole(seat(who)?, cards(dealt)?),
@@ -139,31 +139,31 @@ impl Entry {
             [who, "f"] => Self::Act(seat(who)?, Action::Fold),
             [who, "cc"] => Self::Act(seat(who)?, Action::Call),
             [who, "cbr", to] => {
-                let to = to.parse().map_err(|_| ReplayError::Notation { at })?;
+                let to = to.parse().map_err(|_| HandReplayError::Notation { at })?;
                 Self::Act(seat(who)?, Action::RaiseTo(to))
             }
             [who, "sm"] => Self::Muck(seat(who)?),
             // The cards that were dealt are shown.
             [who, "sm", "-"] => Self::Show(seat(who)?, Vec::new()),
             [who, "sm", shown] => Self::Show(seat(who)?, cards(shown)?),
-            _ => return Err(ReplayError::Notation { at }),
+            _ => return Err(HandReplayError::Notation { at }),
         })
     }
 }
 
 /// The cards of a record: what was dealt, then what was shown. A hand that was mucked or never seen shows nothing.
-fn deal(entries: &[Entry], seats: usize) -> Result<Deal, ReplayError> {
+fn deal(entries: &[Entry], seats: usize) -> Result<Deal, HandReplayError> {
     let mut holes: Vec<Vec<Option<Card>>> = vec![Vec::new(); seats];
     let mut mucked = vec![false; seats];
     let mut board = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
         let limited = |cards: usize, most| match cards <= most {
             true => Ok(()),
-            false => Err(ReplayError::TooManyCards { at, cards, most }),
+            false => Err(HandReplayError::TooManyCards { at, cards, most }),
         };
         match entry {
             Entry::Hole(seat, _) | Entry::Show(seat, _) | Entry::Muck(seat) if *seat >= seats => {
-                return Err(ReplayError::Notation { at });
+                return Err(HandReplayError::Notation { at });
             }
             Entry::Hole(seat, cards) => {
                 holes[*seat].extend(cards);
@@ -198,9 +198,9 @@ fn deal(entries: &[Entry], seats: usize) -> Result<Deal, ReplayError> {
 ///
 /// # Errors
 /// When the record is not a hand by the rules, up to its end.
-pub fn replay(record: &Record, mut watch: impl FnMut(usize, &Table)) -> Result<Table, ReplayError> {
+pub fn replay(record: &HandRecord, mut watch: impl FnMut(usize, &Table)) -> Result<Table, HandReplayError> {
     if record.actions.len() > MAX_ENTRIES {
-        return Err(ReplayError::TooLong { entries: record.actions.len() });
+        return Err(HandReplayError::TooLong { entries: record.actions.len() });
     }
     let entries = record.actions.iter().enumerate().map(|(at, text)| Entry::parse(text, at));
     let entries = entries.collect::<Result<Vec<_>, _>>()?;
@@ -216,7 +216,7 @@ pub fn replay(record: &Record, mut watch: impl FnMut(usize, &Table)) -> Result<T
     let mut opened = 0;
     let same_board = |at, found, table: &Table| match table.board().count() {
         expected if expected == found => Ok(()),
-        expected => Err(ReplayError::Board { at, found, expected }),
+        expected => Err(HandReplayError::Board { at, found, expected }),
     };
     for (at, entry) in entries.into_iter().enumerate() {
         match entry {
@@ -224,17 +224,17 @@ pub fn replay(record: &Record, mut watch: impl FnMut(usize, &Table)) -> Result<T
             Entry::Act(found, action) => {
                 let expected = table.legal().map(|legal| legal.actor);
                 if expected != Some(found) {
-                    return Err(ReplayError::OutOfTurn { at, found, expected });
+                    return Err(HandReplayError::OutOfTurn { at, found, expected });
                 }
                 same_board(at, opened, &table)?;
                 watch(at, &table);
-                table.act(action).map_err(|source| ReplayError::Illegal { at, source })?;
+                table.act(action).map_err(|source| HandReplayError::Illegal { at, source })?;
             }
             Entry::Hole(..) | Entry::Show(..) | Entry::Muck(_) | Entry::Nothing => {}
         }
     }
     match table.legal() {
-        Some(legal) => Err(ReplayError::Unfinished { actor: legal.actor }),
+        Some(legal) => Err(HandReplayError::Unfinished { actor: legal.actor }),
         None => same_board(record.actions.len(), opened, &table).map(|()| table),
     }
 }

@@ -20,7 +20,7 @@ use super::cards::evaluator::evaluate;
 use super::pots::{Pot, shares, split};
 use super::stakes::{Stakes, StakesError};
 
-pub use event::{Event, Street};
+pub use event::{HandEvent, Street};
 
 /// The cards of a hand, known to the table from its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct Table {
     betting: Betting,
     /// Antes that are no bets.
     dead: u64,
-    events: Vec<Event>,
+    events: Vec<HandEvent>,
 }
 
 impl Table {
@@ -90,7 +90,7 @@ impl Table {
         for (seat, player) in table.seats.iter_mut().enumerate() {
             let chips = player.put(stakes.blind(seat));
             if chips > 0 {
-                table.events.push(Event::Blind { seat, chips });
+                table.events.push(HandEvent::Blind { seat, chips });
             }
         }
         table.betting.open(&table.seats, Some(stakes));
@@ -102,7 +102,7 @@ impl Table {
         for (seat, player) in self.seats.iter_mut().enumerate() {
             let chips = player.put(stakes.ante(seat));
             if chips > 0 {
-                self.events.push(Event::Ante { seat, chips });
+                self.events.push(HandEvent::Ante { seat, chips });
             }
         }
         if stakes.trim_antes {
@@ -139,7 +139,7 @@ impl Table {
         let player = &mut self.seats[seat];
         player.put(chips);
         player.folded = action == Action::Fold;
-        self.events.push(Event::Acted { seat, action, chips });
+        self.events.push(HandEvent::Acted { seat, action, chips });
         match action {
             Action::RaiseTo(to) => self.betting.raised(&self.seats, seat, to - price),
             Action::Fold | Action::Call => self.betting.passed(seat),
@@ -164,7 +164,7 @@ impl Table {
                 self.betting.close();
             } else {
                 let cards = self.street.dealt().map(|index| self.deal.board[index]);
-                self.events.push(Event::Board { street: self.street, cards: cards.collect() });
+                self.events.push(HandEvent::Board { street: self.street, cards: cards.collect() });
                 self.betting.open(&self.seats, None);
             }
         }
@@ -181,7 +181,7 @@ impl Table {
             let chips = largest - second;
             self.seats[seat].bet = second;
             self.seats[seat].stack += chips;
-            self.events.push(Event::Returned { seat, chips });
+            self.events.push(HandEvent::Returned { seat, chips });
         }
         for player in &mut self.seats {
             player.paid += std::mem::take(&mut player.bet);
@@ -197,7 +197,7 @@ impl Table {
     fn pay(&mut self) {
         if self.contenders().count() > 1 {
             let shown = self.contenders().filter_map(|seat| self.deal.holes[seat].map(|cards| (seat, cards)));
-            let shown: Vec<Event> = shown.map(|(seat, cards)| Event::Shown { seat, cards }).collect();
+            let shown: Vec<HandEvent> = shown.map(|(seat, cards)| HandEvent::Shown { seat, cards }).collect();
             self.events.extend(shown);
         }
         let paid: Vec<u64> = self.seats.iter().map(|player| player.paid).collect();
@@ -217,7 +217,7 @@ impl Table {
         for (number, pot) in split(&paid, self.dead, &out).iter().enumerate() {
             for (seat, chips) in shares(pot.chips, &winners(pot)) {
                 self.seats[seat].stack += chips;
-                self.events.push(Event::Won { seat, pot: number, chips });
+                self.events.push(HandEvent::Won { seat, pot: number, chips });
             }
         }
         for player in &mut self.seats {
@@ -238,7 +238,8 @@ impl Table {
 
     /// The open cards, as far as they are dealt.
     pub fn board(&self) -> impl Iterator<Item = Card> {
-        let dealt = |event: &Event| if let Event::Board { cards, .. } = event { cards.len() } else { 0 };
+        let dealt =
+            |event: &HandEvent| if let HandEvent::Board { cards, .. } = event { cards.len() } else { 0 };
         self.deal.board.into_iter().take(self.events.iter().map(dealt).sum())
     }
 
@@ -268,7 +269,7 @@ impl Table {
     }
 
     /// What happened, in order.
-    pub fn events(&self) -> &[Event] {
+    pub fn events(&self) -> &[HandEvent] {
         &self.events
     }
 }

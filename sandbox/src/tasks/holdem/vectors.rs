@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::replay::{Record, replay};
+use super::replay::{HandRecord, replay};
 use super::table::Table;
-use crate::conformance::{Agreement, ReadError, check_lines};
+use crate::conformance::{VectorAgreement, VectorReadError, check_lines};
 
 /// What both forms of vectors have.
 #[derive(Deserialize)]
 struct Case {
     #[serde(flatten)]
-    record: Record,
+    record: HandRecord,
     finishing_stacks: Vec<u64>,
     #[serde(default)]
     steps: Vec<Step>,
@@ -55,7 +55,7 @@ impl Step {
 ///
 /// # Errors
 /// When the file cannot be read. A hand that cannot be played is a disagreement.
-pub fn check_oracle(path: &Path) -> Result<Agreement, ReadError> {
+pub fn check_oracle(path: &Path) -> Result<VectorAgreement, VectorReadError> {
     check_lines(path, |line| check(line, true).into())
 }
 
@@ -63,7 +63,7 @@ pub fn check_oracle(path: &Path) -> Result<Agreement, ReadError> {
 ///
 /// # Errors
 /// When the file cannot be read. A hand that cannot be played is a disagreement.
-pub fn check_phh(path: &Path) -> Result<Agreement, ReadError> {
+pub fn check_phh(path: &Path) -> Result<VectorAgreement, VectorReadError> {
     check_lines(path, |line| check(line, false).into())
 }
 

@@ -8,7 +8,7 @@ use super::table::{Street, Table};
 
 /// The table as its next seat may know it: no cards but its own and the board's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
+pub struct TableView {
     /// The round of betting that goes on.
     pub street: Street,
     /// The seat's own cards.
@@ -27,7 +27,7 @@ pub struct View {
     pub legal: Legal,
 }
 
-impl View {
+impl TableView {
     /// What the seat to act sees; `None` when the hand is over or the deal does not tell the seat's cards.
     pub fn of(table: &Table) -> Option<Self> {
         let legal = table.legal()?;
@@ -68,7 +68,7 @@ fn cards(cards: &[Card]) -> String {
 }
 
 /// s_t of ECHO-2 F.3, in one line and in the characters of the built-in tasks. Seats count from 1, left of the button.
-impl fmt::Display for View {
+impl fmt::Display for TableView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seat = self.legal.actor;
         write!(f, "hand: {}, board: {}, pot: {}", cards(&self.hole), cards(&self.board), self.pot)?;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::expr::{Expr, Node, Number};
+use super::expr::{Expr, Number, SharedExpr};
 use super::number;
 use super::parse::MAX_DEPTH;
 
 /// Reads arithmetic of decimal numbers, `+ - * / ^ **` and parentheses. `None` where it is something else.
-pub(super) fn parse(text: &str) -> Option<Node> {
+pub(super) fn parse(text: &str) -> Option<SharedExpr> {
     let mut reader = Reader { rest: text.trim(), depth: 0 };
     let sum = reader.sum()?;
     reader.skip().is_empty().then_some(sum)
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn deeper(&mut self, rule: impl FnOnce(&mut Self) -> Option<Node>) -> Option<Node> {
+    fn deeper(&mut self, rule: impl FnOnce(&mut Self) -> Option<SharedExpr>) -> Option<SharedExpr> {
         if self.depth == MAX_DEPTH {
             return None;
         }
@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    fn sum(&mut self) -> Option<Node> {
+    fn sum(&mut self) -> Option<SharedExpr> {
         let mut sum = self.product()?;
         loop {
             let negative = if self.eat("+") {
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn product(&mut self) -> Option<Node> {
+    fn product(&mut self) -> Option<SharedExpr> {
         let mut product = self.signed()?;
         loop {
             // `**` is a power.
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn signed(&mut self) -> Option<Node> {
+    fn signed(&mut self) -> Option<SharedExpr> {
         if self.eat("-") {
             return Some(Arc::new(Expr::negative(self.deeper(Self::signed)?)));
         }
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         Some(base)
     }
 
-    fn unit(&mut self) -> Option<Node> {
+    fn unit(&mut self) -> Option<SharedExpr> {
         if self.eat("(") {
             let inner = self.deeper(Self::sum)?;
             return self.eat(")").then_some(inner);
@@ -111,13 +111,13 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::budget::Budget;
+    use super::super::budget::StepBudget;
     use super::super::evaluate::constant;
     use super::super::scalar::Scalar;
     use super::*;
 
     fn value(text: &str) -> Option<Scalar> {
-        constant(&*parse(text)?, &Budget::new(1_000))
+        constant(&*parse(text)?, &StepBudget::new(1_000))
     }
 
     #[test]

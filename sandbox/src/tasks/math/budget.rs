@@ -7,9 +7,9 @@ pub const MAX_STEPS: u32 = 100_000;
 
 /// The steps that are left.
 #[derive(Debug)]
-pub(crate) struct Budget(Cell<u32>);
+pub(crate) struct StepBudget(Cell<u32>);
 
-impl Budget {
+impl StepBudget {
     /// `steps` for one piece of work.
     pub(crate) fn new(steps: u32) -> Self {
         Self(Cell::new(steps))

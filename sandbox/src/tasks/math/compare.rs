@@ -8,23 +8,23 @@ mod relation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Options;
-use super::budget::Budget;
+use super::MathOptions;
+use super::budget::StepBudget;
 use super::evaluate;
-use super::expr::{Constant, Expr, Node, Relation, RelationKind, Symbol};
+use super::expr::{Constant, Expr, Relation, RelationKind, SharedExpr, Symbol};
 use super::number;
 use super::scalar::Scalar;
 
 /// How answers are compared, and the steps that this may take.
 #[derive(Clone, Copy)]
 pub(super) struct Comparison<'a> {
-    pub(super) options: &'a Options,
-    pub(super) budget: &'a Budget,
+    pub(super) options: &'a MathOptions,
+    pub(super) budget: &'a StepBudget,
 }
 
 impl Comparison<'_> {
     /// Compares whole answers; unless strict, unknowns may have other names if they are as many.
-    pub(super) fn answers(&self, gold: &Node, prediction: &Node) -> bool {
+    pub(super) fn answers(&self, gold: &SharedExpr, prediction: &SharedExpr) -> bool {
         let renamed = match self.options.strict {
             true => None,
             false => renamed(gold, prediction),
@@ -33,7 +33,7 @@ impl Comparison<'_> {
     }
 
     /// Compares answers or parts of them. `both_ways`: also a gold set with a predicted inequality.
-    fn nodes(&self, gold: &Node, prediction: &Node, both_ways: bool) -> bool {
+    fn nodes(&self, gold: &SharedExpr, prediction: &SharedExpr, both_ways: bool) -> bool {
         if self.budget.charge(1).is_none() {
             return false;
         }
@@ -71,7 +71,7 @@ impl Comparison<'_> {
     }
 
     /// Compares numbers, terms and matrices.
-    fn scalars(&self, gold: &Node, prediction: &Node) -> bool {
+    fn scalars(&self, gold: &SharedExpr, prediction: &SharedExpr) -> bool {
         if let (Expr::Matrix(gold), Expr::Matrix(prediction)) = (&**gold, &**prediction)
             && gold.columns == prediction.columns
             && gold.entries.len() == prediction.entries.len()
@@ -85,7 +85,7 @@ impl Comparison<'_> {
         self.rounded(gold, prediction) == Some(true) || identity::same(gold, prediction, self.budget)
     }
 
-    /// Where a decimal number is to be compared: whether both sides are the same to the decimals of `Options::precision`.
+    /// Where a decimal number is to be compared: whether both sides are the same to the decimals of `MathOptions::precision`.
     fn rounded(&self, gold: &Expr, prediction: &Expr) -> Option<bool> {
         if !is_decimal(gold) && !is_decimal(prediction) {
             return None;
@@ -144,7 +144,7 @@ fn is_assignment(expr: &Expr) -> bool {
 }
 
 /// Of a chain that starts with a name only the name and what comes out in the end.
-fn shortened(node: &Node) -> Node {
+fn shortened(node: &SharedExpr) -> SharedExpr {
     match node.relations() {
         [first, .., last] if is_assignment(node) => Arc::new(Expr::Relation(Relation {
             kind: RelationKind::Equal,
@@ -155,12 +155,12 @@ fn shortened(node: &Node) -> Node {
     }
 }
 
-fn last_side(node: &Node) -> Node {
+fn last_side(node: &SharedExpr) -> SharedExpr {
     node.relations().last().map_or_else(|| node.clone(), |relation| relation.right.clone())
 }
 
 /// The prediction with its variables named as in the gold answer, where there are as many.
-fn renamed(gold: &Expr, prediction: &Node) -> Option<Node> {
+fn renamed(gold: &Expr, prediction: &SharedExpr) -> Option<SharedExpr> {
     let (gold, ours) = (gold.symbols(), prediction.symbols());
     (gold.len() == ours.len()).then(|| {
         let names: BTreeMap<Symbol, Symbol> = ours.into_iter().zip(gold).collect();

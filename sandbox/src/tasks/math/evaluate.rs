@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use num_complex::Complex64;
 
 use self::matrix::Grid;
-use super::budget::Budget;
-use super::expr::{Constant, Expr, Fold, Node, Symbol};
+use super::budget::StepBudget;
+use super::expr::{Constant, Expr, Fold, SharedExpr, Symbol};
 use super::number;
 use super::scalar::Scalar;
 use super::seed::seed;
@@ -18,7 +18,7 @@ use super::seed::seed;
 pub(crate) const MAX_FOLD_TERMS: i64 = 1_000;
 
 /// What the variables stand for.
-pub(crate) type Assignment = BTreeMap<Symbol, Scalar>;
+pub(crate) type VariableValues = BTreeMap<Symbol, Scalar>;
 
 /// A number or a matrix of numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,10 +29,10 @@ pub(crate) enum Value {
 
 /// Works out `expression`. `None` where it has no value (a division by zero, a variable without one, a set), where a
 /// value would be too large, or where the budget ends.
-pub(crate) fn evaluate(expression: &Expr, variables: &Assignment, budget: &Budget) -> Option<Value> {
+pub(crate) fn evaluate(expression: &Expr, variables: &VariableValues, budget: &StepBudget) -> Option<Value> {
     budget.charge(1)?;
-    let value = |node: &Node| evaluate(node, variables, budget);
-    let scalar = |node: &Node| scalar(node, variables, budget);
+    let value = |node: &SharedExpr| evaluate(node, variables, budget);
+    let scalar = |node: &SharedExpr| scalar(node, variables, budget);
     match expression {
         Expr::Number(number) => {
             budget.charge(number::words(&number.value))?;
@@ -65,7 +65,7 @@ pub(crate) fn evaluate(expression: &Expr, variables: &Assignment, budget: &Budge
 }
 
 /// As [`evaluate`], for what must be a number.
-pub(crate) fn scalar(expression: &Expr, variables: &Assignment, budget: &Budget) -> Option<Scalar> {
+pub(crate) fn scalar(expression: &Expr, variables: &VariableValues, budget: &StepBudget) -> Option<Scalar> {
     match evaluate(expression, variables, budget)? {
         Value::Scalar(scalar) => Some(scalar),
         Value::Grid(_) => None,
@@ -73,13 +73,13 @@ pub(crate) fn scalar(expression: &Expr, variables: &Assignment, budget: &Budget)
 }
 
 /// The value of an expression without variables.
-pub(crate) fn constant(expression: &Expr, budget: &Budget) -> Option<Scalar> {
-    scalar(expression, &Assignment::new(), budget)
+pub(crate) fn constant(expression: &Expr, budget: &StepBudget) -> Option<Scalar> {
+    scalar(expression, &VariableValues::new(), budget)
 }
 
 fn combine(
-    nodes: &[Node],
-    value: impl Fn(&Node) -> Option<Value>,
+    nodes: &[SharedExpr],
+    value: impl Fn(&SharedExpr) -> Option<Value>,
     join: impl Fn(&Value, &Value) -> Option<Value>,
 ) -> Option<Value> {
     let (first, rest) = nodes.split_first()?;
@@ -96,7 +96,7 @@ fn constant_value(constant: Constant) -> Option<Scalar> {
 }
 
 impl Value {
-    fn add(&self, other: &Self, budget: &Budget) -> Option<Self> {
+    fn add(&self, other: &Self, budget: &StepBudget) -> Option<Self> {
         match (self, other) {
             (Self::Scalar(left), Self::Scalar(right)) => add(left, right, budget).map(Self::Scalar),
             (Self::Grid(left), Self::Grid(right)) => left.add(right, budget).map(Self::Grid),
@@ -104,7 +104,7 @@ impl Value {
         }
     }
 
-    fn multiply(&self, other: &Self, budget: &Budget) -> Option<Self> {
+    fn multiply(&self, other: &Self, budget: &StepBudget) -> Option<Self> {
         match (self, other) {
             (Self::Scalar(left), Self::Scalar(right)) => multiply(left, right, budget).map(Self::Scalar),
             (Self::Grid(grid), Self::Scalar(factor)) | (Self::Scalar(factor), Self::Grid(grid)) => {
@@ -114,7 +114,7 @@ impl Value {
         }
     }
 
-    fn power(&self, exponent: &Scalar, budget: &Budget) -> Option<Self> {
+    fn power(&self, exponent: &Scalar, budget: &StepBudget) -> Option<Self> {
         match self {
             Self::Scalar(base) => power(base, exponent, budget).map(Self::Scalar),
             Self::Grid(grid) => grid.power(number::small_integer(exponent.exact()?)?, budget).map(Self::Grid),
@@ -123,19 +123,19 @@ impl Value {
 }
 
 /// `left + right`, for its price.
-fn add(left: &Scalar, right: &Scalar, budget: &Budget) -> Option<Scalar> {
+fn add(left: &Scalar, right: &Scalar, budget: &StepBudget) -> Option<Scalar> {
     budget.charge_words(left.words() + right.words())?;
     left.add(right)
 }
 
 /// `left · right`, for its price.
-fn multiply(left: &Scalar, right: &Scalar, budget: &Budget) -> Option<Scalar> {
+fn multiply(left: &Scalar, right: &Scalar, budget: &StepBudget) -> Option<Scalar> {
     budget.charge_words(left.words() + right.words())?;
     left.multiply(right)
 }
 
 /// `base ^ exponent`, for its price, which is that of the result too.
-fn power(base: &Scalar, exponent: &Scalar, budget: &Budget) -> Option<Scalar> {
+fn power(base: &Scalar, exponent: &Scalar, budget: &StepBudget) -> Option<Scalar> {
     budget.charge_words(base.words() + exponent.words())?;
     let power = base.power(exponent)?;
     budget.charge_words(power.words())?;
@@ -144,7 +144,7 @@ fn power(base: &Scalar, exponent: &Scalar, budget: &Budget) -> Option<Scalar> {
 
 /// A value for a function that nobody defined: always the same for the same name and arguments, and
 /// any other for others.
-fn unknown(name: &str, arguments: &[Scalar], budget: &Budget) -> Option<Scalar> {
+fn unknown(name: &str, arguments: &[Scalar], budget: &StepBudget) -> Option<Scalar> {
     /// A prime: values beyond a million rarely meet.
     const VALUES: u64 = 1_000_003;
     /// What it costs to write an argument down, and how many bytes of a name cost a step. Long numbers cost more.
@@ -167,9 +167,9 @@ fn unknown(name: &str, arguments: &[Scalar], budget: &Budget) -> Option<Scalar> 
     Some(Scalar::integer((seed(&call) % VALUES) as i64 + 2))
 }
 
-fn fold_value(fold: &Fold, variables: &Assignment, budget: &Budget) -> Option<Scalar> {
+fn fold_value(fold: &Fold, variables: &VariableValues, budget: &StepBudget) -> Option<Scalar> {
     let Expr::Symbol(index) = &*fold.variable else { return None };
-    let bound = |node: &Node| number::small_integer(scalar(node, variables, budget)?.exact()?);
+    let bound = |node: &SharedExpr| number::small_integer(scalar(node, variables, budget)?.exact()?);
     let (from, to) = (bound(&fold.from)?, bound(&fold.to)?);
     if to.checked_sub(from)? >= MAX_FOLD_TERMS {
         return None;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use num_traits::{One, Signed};
 
-use super::budget::Budget;
+use super::budget::StepBudget;
 use super::number::{self, Rational};
 
 /// An expression that several others may share, as chains of relations do.
-pub(crate) type Node = Arc<Expr>;
+pub(crate) type SharedExpr = Arc<Expr>;
 
 /// An answer or a part of it, as it was written: nothing is simplified.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,33 +17,33 @@ pub(crate) enum Expr {
     Number(Number),
     Symbol(Symbol),
     Constant(Constant),
-    Add(Vec<Node>),
-    Multiply(Vec<Node>),
-    Power(Node, Node),
+    Add(Vec<SharedExpr>),
+    Multiply(Vec<SharedExpr>),
+    Power(SharedExpr, SharedExpr),
     /// A hundredth of the number: `28\%`.
-    Percent(Node),
-    Apply(Function, Vec<Node>),
+    Percent(SharedExpr),
+    Apply(Function, Vec<SharedExpr>),
     /// A function nobody defined, `f(x)`, or an operator that is not worked out, such as an integral.
-    Call(String, Vec<Node>),
+    Call(String, Vec<SharedExpr>),
     Fold(Fold),
     Matrix(Matrix),
-    Tuple(Vec<Node>),
+    Tuple(Vec<SharedExpr>),
     /// A finite set in the order in which it was written, repetitions included.
-    Set(Vec<Node>),
-    Interval(Interval),
-    Combine(SetOperation, Node, Node),
+    Set(Vec<SharedExpr>),
+    Interval(RealInterval),
+    Combine(SetOperation, SharedExpr, SharedExpr),
     Domain(Domain),
     Relation(Relation),
     /// `a < b < c`: what is written once is shared by two neighbours.
     Chain(Vec<Relation>),
-    Not(Node),
+    Not(SharedExpr),
 }
 
 /// A number as written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Number {
     pub(crate) value: Rational,
-    /// Whether it was written with a decimal point: then only the decimals of `Options::precision` are compared.
+    /// Whether it was written with a decimal point: then only the decimals of `MathOptions::precision` are compared.
     pub(crate) decimal: bool,
 }
 
@@ -105,23 +105,23 @@ pub(crate) enum Function {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fold {
     pub(crate) product: bool,
-    pub(crate) variable: Node,
-    pub(crate) from: Node,
-    pub(crate) to: Node,
-    pub(crate) body: Node,
+    pub(crate) variable: SharedExpr,
+    pub(crate) from: SharedExpr,
+    pub(crate) to: SharedExpr,
+    pub(crate) body: SharedExpr,
 }
 
 /// A matrix, row after row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Matrix {
     pub(crate) columns: usize,
-    pub(crate) entries: Vec<Node>,
+    pub(crate) entries: Vec<SharedExpr>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Interval {
-    pub(crate) from: Node,
-    pub(crate) to: Node,
+pub(crate) struct RealInterval {
+    pub(crate) from: SharedExpr,
+    pub(crate) to: SharedExpr,
     pub(crate) from_open: bool,
     pub(crate) to_open: bool,
 }
@@ -146,8 +146,8 @@ pub(crate) enum Domain {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Relation {
     pub(crate) kind: RelationKind,
-    pub(crate) left: Node,
-    pub(crate) right: Node,
+    pub(crate) left: SharedExpr,
+    pub(crate) right: SharedExpr,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,21 +188,21 @@ impl Expr {
     }
 
     /// A sum, flat. A `left` that nobody shares grows in place: terms one by one make a sum in linear time.
-    pub(crate) fn sum(left: Node, right: Node) -> Self {
+    pub(crate) fn sum(left: SharedExpr, right: SharedExpr) -> Self {
         let mut terms = terms(left);
         terms.extend(self::terms(right));
         Self::Add(terms)
     }
 
     /// A product, flat; it grows as a sum does.
-    pub(crate) fn product(left: Node, right: Node) -> Self {
+    pub(crate) fn product(left: SharedExpr, right: SharedExpr) -> Self {
         let mut factors = factors(left);
         factors.extend(self::factors(right));
         Self::Multiply(factors)
     }
 
     /// `left / right`; a number where both are integers.
-    pub(crate) fn quotient(left: Node, right: Node) -> Self {
+    pub(crate) fn quotient(left: SharedExpr, right: SharedExpr) -> Self {
         if let (Some(over), Some(under)) = (left.as_exact(), right.as_exact())
             && over.is_integer()
             && under.is_integer()
@@ -214,7 +214,7 @@ impl Expr {
     }
 
     /// `-inner`; a number where it is one.
-    pub(crate) fn negative(inner: Node) -> Self {
+    pub(crate) fn negative(inner: SharedExpr) -> Self {
         match &*inner {
             Self::Number(number) => {
                 Self::Number(Number { value: -number.value.clone(), decimal: number.decimal })
@@ -225,7 +225,7 @@ impl Expr {
 
     /// What stands side by side: a product, whose last factors may be a mixed number such as `2 \frac{1}{2}`. `None`
     /// where nothing does, or where the budget ends.
-    pub(crate) fn juxtaposed(mut row: Vec<Node>, budget: &Budget) -> Option<Node> {
+    pub(crate) fn juxtaposed(mut row: Vec<SharedExpr>, budget: &StepBudget) -> Option<SharedExpr> {
         let mut last = row.pop()?;
         while let Some((whole, part)) = row.last().and_then(|node| node.as_exact()).zip(last.as_exact())
             && whole.is_integer()
@@ -263,7 +263,7 @@ impl Expr {
     }
 
     /// The expressions directly inside.
-    pub(crate) fn children(&self) -> Vec<&Node> {
+    pub(crate) fn children(&self) -> Vec<&SharedExpr> {
         match self {
             Self::Number(_) | Self::Symbol(_) | Self::Constant(_) | Self::Domain(_) => Vec::new(),
             Self::Add(all) | Self::Multiply(all) | Self::Tuple(all) | Self::Set(all) => all.iter().collect(),
@@ -297,8 +297,8 @@ impl Expr {
     }
 
     /// The same with other variables.
-    pub(crate) fn renamed(&self, names: &BTreeMap<Symbol, Symbol>) -> Node {
-        let all = |nodes: &[Node]| nodes.iter().map(|node| node.renamed(names)).collect::<Vec<_>>();
+    pub(crate) fn renamed(&self, names: &BTreeMap<Symbol, Symbol>) -> SharedExpr {
+        let all = |nodes: &[SharedExpr]| nodes.iter().map(|node| node.renamed(names)).collect::<Vec<_>>();
         let relation = |relation: &Relation| Relation {
             kind: relation.kind,
             left: relation.left.renamed(names),
@@ -326,7 +326,7 @@ impl Expr {
             }
             Self::Tuple(members) => Self::Tuple(all(members)),
             Self::Set(members) => Self::Set(all(members)),
-            Self::Interval(interval) => Self::Interval(Interval {
+            Self::Interval(interval) => Self::Interval(RealInterval {
                 from: interval.from.renamed(names),
                 to: interval.to.renamed(names),
                 ..interval.clone()
@@ -358,7 +358,7 @@ impl Expr {
 }
 
 /// The terms of a sum; an expression that is no sum is its own only term.
-fn terms(mut node: Node) -> Vec<Node> {
+fn terms(mut node: SharedExpr) -> Vec<SharedExpr> {
     if let Some(Expr::Add(terms)) = Arc::get_mut(&mut node) {
         return std::mem::take(terms);
     }
@@ -369,7 +369,7 @@ fn terms(mut node: Node) -> Vec<Node> {
 }
 
 /// The factors of a product; an expression that is no product is its own only factor.
-fn factors(mut node: Node) -> Vec<Node> {
+fn factors(mut node: SharedExpr) -> Vec<SharedExpr> {
     if let Some(Expr::Multiply(factors)) = Arc::get_mut(&mut node) {
         return std::mem::take(factors);
     }

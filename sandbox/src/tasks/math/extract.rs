@@ -9,10 +9,10 @@ mod number;
 
 use std::sync::Arc;
 
-use super::budget::Budget;
-use super::expr::{Expr, Node};
-use super::normalize::boxed::{self, Frames};
-use super::{MatchType, Options, Parsed, normalize, parse};
+use super::budget::StepBudget;
+use super::expr::{Expr, SharedExpr};
+use super::normalize::boxed::{self, CountedFrames};
+use super::{MatchType, MathOptions, Parsed, normalize, parse};
 
 /// Only so much of the end of a text is looked at, in bytes.
 pub const MAX_TEXT_BYTES: usize = 32 * 1024;
@@ -89,7 +89,7 @@ struct Formula<'a> {
 }
 
 /// Finds and reads the answer of a text.
-pub(super) fn extract(text: &str, options: &Options, budget: &Budget) -> Parsed {
+pub(super) fn extract(text: &str, options: &MathOptions, budget: &StepBudget) -> Parsed {
     let text = tail(text);
     let mut parsed = Parsed::default();
     let mut tried = 0;
@@ -127,7 +127,7 @@ fn tail(text: &str) -> &str {
     &text[start..]
 }
 
-fn matches<'a>(text: &'a str, priority: i32, options: &Options) -> Vec<Match<'a>> {
+fn matches<'a>(text: &'a str, priority: i32, options: &MathOptions) -> Vec<Match<'a>> {
     let mut all = Vec::new();
     for kind in &options.match_types {
         for (anchor, _) in ANCHORS.iter().filter(|(_, of)| *of == priority) {
@@ -145,10 +145,10 @@ fn matches<'a>(text: &'a str, priority: i32, options: &Options) -> Vec<Match<'a>
 }
 
 /// Reads a match, and says what it was as text.
-fn read(found: &Found<'_>, budget: &Budget) -> (Option<Node>, String) {
+fn read(found: &Found<'_>, budget: &StepBudget) -> (Option<SharedExpr>, String) {
     match found {
         Found::Formulas(formulas) => read_formulas(formulas, budget),
-        Found::Boxed(text) => match normalized(text, Frames::Last, budget) {
+        Found::Boxed(text) => match normalized(text, CountedFrames::Last, budget) {
             Some(formula) => (parse::parse(&formula, budget), formula),
             None => (None, String::new()),
         },
@@ -173,18 +173,18 @@ fn read(found: &Found<'_>, budget: &Budget) -> (Option<Node>, String) {
     }
 }
 
-fn normalized(formula: &str, frames: Frames, budget: &Budget) -> Option<String> {
+fn normalized(formula: &str, frames: CountedFrames, budget: &StepBudget) -> Option<String> {
     let content = boxed::contents(formula, frames);
     budget.charge(u32::try_from(content.len()).ok()?.checked_mul(STEPS_PER_BYTE)?)?;
     normalize::normalize(&content)
 }
 
 /// One formula is the answer; several that can all be read are a set of answers.
-fn read_formulas(formulas: &[Formula<'_>], budget: &Budget) -> (Option<Node>, String) {
+fn read_formulas(formulas: &[Formula<'_>], budget: &StepBudget) -> (Option<SharedExpr>, String) {
     let mut values = Vec::new();
     let mut texts = Vec::new();
     for formula in formulas {
-        let Some(text) = normalized(formula.content, Frames::All, budget) else {
+        let Some(text) = normalized(formula.content, CountedFrames::All, budget) else {
             values.push(None);
             texts.push(String::new());
             continue;

@@ -21,21 +21,21 @@ mod symbol;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::budget::Budget;
-use super::expr::{Expr, Node};
+use super::budget::StepBudget;
+use super::expr::{Expr, SharedExpr};
 use super::number;
-use super::token::{self, Kind, Pair, Token};
+use super::token::{self, Pair, Token, TokenKind};
 
 /// The deepest nesting of groups, signs and functions, and the longest row of powers.
 pub const MAX_DEPTH: u32 = 48;
 
 /// Reads a formula; where it is a chain of equations that cannot be read as a whole, its last part.
 /// `None` where it is no formula.
-pub(crate) fn parse(formula: &str, budget: &Budget) -> Option<Node> {
+pub(crate) fn parse(formula: &str, budget: &StepBudget) -> Option<SharedExpr> {
     parse_whole(formula, budget).or_else(|| parse_whole(last_equation(formula)?, budget))
 }
 
-fn parse_whole(formula: &str, budget: &Budget) -> Option<Node> {
+fn parse_whole(formula: &str, budget: &StepBudget) -> Option<SharedExpr> {
     let tokens = token::tokens(formula)?;
     budget.charge(tokens.len() as u32)?;
     let mut parser =
@@ -63,7 +63,7 @@ fn last_equation(formula: &str) -> Option<&str> {
 }
 
 /// A number with commas between thousands: `7,425,000` or `-1,000.5`.
-fn thousands(formula: &str) -> Option<Node> {
+fn thousands(formula: &str) -> Option<SharedExpr> {
     let text = formula.trim();
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').map_or((unsigned, None), |(a, b)| (a, Some(b)));
@@ -90,18 +90,18 @@ struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
     depth: u32,
-    budget: &'a Budget,
-    sums: Memo<Node>,
-    elements: Memo<Vec<Node>>,
+    budget: &'a StepBudget,
+    sums: Memo<SharedExpr>,
+    elements: Memo<Vec<SharedExpr>>,
 }
 
 impl<'a> Parser<'a> {
-    fn whole(&mut self, rule: impl FnOnce(&mut Self) -> Option<Node>) -> Option<Node> {
+    fn whole(&mut self, rule: impl FnOnce(&mut Self) -> Option<SharedExpr>) -> Option<SharedExpr> {
         self.at = 0;
         rule(self).filter(|_| self.at == self.tokens.len())
     }
 
-    fn peek(&self) -> Option<Kind> {
+    fn peek(&self) -> Option<TokenKind> {
         self.tokens.get(self.at).map(|token| token.kind)
     }
 
@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Takes the next token if it is of this kind.
-    fn eat(&mut self, kind: Kind) -> Option<Token<'a>> {
+    fn eat(&mut self, kind: TokenKind) -> Option<Token<'a>> {
         if self.peek()? == kind { self.next() } else { None }
     }
 
@@ -140,11 +140,11 @@ impl<'a> Parser<'a> {
     }
 
     /// A sum between braces, which only group: `{ sum }`.
-    fn braced(&mut self) -> Option<Node> {
-        self.between(Kind::Open(Pair::Brace), Kind::Close(Pair::Brace))
+    fn braced(&mut self) -> Option<SharedExpr> {
+        self.between(TokenKind::Open(Pair::Brace), TokenKind::Close(Pair::Brace))
     }
 
-    fn between(&mut self, open: Kind, close: Kind) -> Option<Node> {
+    fn between(&mut self, open: TokenKind, close: TokenKind) -> Option<SharedExpr> {
         self.eat(open)?;
         let inner = self.sum()?;
         self.eat(close)?;

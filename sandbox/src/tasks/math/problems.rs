@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::budget::Budget;
-use super::{MAX_FORMULA_BYTES, MAX_STEPS, Options, Parsed, extract, gsm8k_within, latex_within, verify};
+use super::budget::StepBudget;
+use super::{MAX_FORMULA_BYTES, MAX_STEPS, MathOptions, Parsed, extract, gsm8k_within, latex_within, verify};
 use crate::task::data_set;
 use crate::task::data_set::Rows;
 use crate::task::spec;
@@ -70,7 +70,7 @@ impl MathProblems {
     /// When a parameter is out of its range, or a line is no problem.
     pub fn new(config: MathConfig, bytes: &[u8]) -> Result<Self, SpecError> {
         spec::within(NAME, "held_out_percent", config.held_out_percent, 0..=50)?;
-        let budget = Budget::new(MAX_FILE_STEPS);
+        let budget = StepBudget::new(MAX_FILE_STEPS);
         let rows = data_set::read(bytes, |line| Row::of(line, &budget))
             .map_err(|reason| SpecError::Data { task: NAME, reason })?;
         let longest = |length: fn(&Row) -> usize| rows.iter().map(length).max().unwrap_or_default();
@@ -85,8 +85,8 @@ impl MathProblems {
 
 impl Row {
     /// Reads a row for its share of the file's budget.
-    fn of(line: Line, file: &Budget) -> Result<Self, String> {
-        let budget = Budget::new(MAX_STEPS);
+    fn of(line: Line, file: &StepBudget) -> Result<Self, String> {
+        let budget = StepBudget::new(MAX_STEPS);
         let question =
             line.question.ok_or("it has neither `question` (as in GSM8K) nor `problem` (as in MATH)")?;
         let (worked, gold) = match (gsm8k_within(&line.answer, &budget), line.solution) {
@@ -133,7 +133,7 @@ impl Task for MathProblems {
 
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError> {
         let Some(answer) = response.answer() else { return Ok(Verdict::wrong(Miss::Cut)) };
-        let options = Options::default();
+        let options = MathOptions::default();
         let said = extract(answer, &options);
         Ok(if verify(&self.rows.pick(seed).gold, &said, &options) {
             Verdict::right()
@@ -250,10 +250,10 @@ mod tests {
     fn answers_are_read_within_bounds() {
         let line = |answer: String| Line { question: Some("?".into()), answer, solution: None };
         let long = line("1+".repeat(MAX_FORMULA_BYTES / 2) + "1");
-        assert!(Row::of(long, &Budget::new(MAX_FILE_STEPS)).unwrap_err().contains("2049 bytes"));
+        assert!(Row::of(long, &StepBudget::new(MAX_FILE_STEPS)).unwrap_err().contains("2049 bytes"));
         let worked = line("1+".repeat(MAX_FORMULA_BYTES) + "1 is much\n#### 7");
-        assert!(Row::of(worked, &Budget::new(MAX_FILE_STEPS)).is_ok());
-        let file = Budget::new(100);
+        assert!(Row::of(worked, &StepBudget::new(MAX_FILE_STEPS)).is_ok());
+        let file = StepBudget::new(100);
         assert!(Row::of(line("8".into()), &file).is_ok());
         assert!(file.left() < 100, "a row takes its share");
         assert!(Row::of(line("1+".repeat(90) + "1"), &file).unwrap_err().contains("split the file"));

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn equal(gold: &str, response: &str) -> bool {
-    judge(gold, response, &Options::default()).equal
+    judge(gold, response, &MathOptions::default()).equal
 }
 
 #[track_caller]
@@ -39,7 +39,7 @@ fn the_last_match_of_the_best_kind_counts() {
 #[test]
 fn formulas_within_a_line_end_with_it() {
     accepts(&[("$9$", "Answer $$ \n 9 \n $$"), ("$9$", "Answer \\[ \n 9 \n \\]"), ("$9$", "so [ 9 ] holds")]);
-    let options = Options { match_types: vec![MatchType::Latex], ..Options::default() };
+    let options = MathOptions { match_types: vec![MatchType::Latex], ..MathOptions::default() };
     assert!(!judge("$9$", "Answer $ \n 9 \n $", &options).equal);
 }
 
@@ -64,8 +64,9 @@ fn numbers_are_read_in_all_notations() {
 
 #[test]
 fn decimals_are_compared_to_the_precision() {
-    let to =
-        |precision, gold, response| judge(gold, response, &Options { precision, ..Options::default() }).equal;
+    let to = |precision, gold, response| {
+        judge(gold, response, &MathOptions { precision, ..MathOptions::default() }).equal
+    };
     assert!(to(4, "$\\frac{1}{3}$", "0.3333"));
     assert!(!to(6, "$\\frac{1}{3}$", "0.3333"));
     assert!(to(2, "$(\\frac{3}{5},\\frac{8}{3}]$", "$(0.6,2.67]$"));
@@ -131,7 +132,7 @@ fn names_count_where_they_are_asked_for() {
         ("$V_{1}:V_{2}=11:21$", "$11:21$"),
     ]);
     refuses(&[("$x=3$", "$y=3$"), ("$2x + z = 1$", "$1$"), ("$a^2 + b = 0$", "$0$")]);
-    let lax = Options { strict: false, ..Options::default() };
+    let lax = MathOptions { strict: false, ..MathOptions::default() };
     assert!(judge("$f(x)$", "$f(y)$", &lax).equal);
 }
 
@@ -168,7 +169,7 @@ fn a_gold_inequality_may_be_answered_by_an_interval_only() {
         ("$(x-1)^2>0$", "$(-\\infty,\\infty)$"),
         ("$x>1$", "$[1,\\infty)$"),
     ]);
-    let both = Options { allow_set_relation_comp: true, ..Options::default() };
+    let both = MathOptions { allow_set_relation_comp: true, ..MathOptions::default() };
     assert!(judge("$[-2,7]$", "$-2 \\le x \\le 7$", &both).equal);
 }
 
@@ -217,7 +218,7 @@ fn matrices_are_compared_entry_by_entry() {
 
 #[test]
 fn choices_are_found() {
-    let options = Options { match_types: vec![MatchType::String], ..Options::default() };
+    let options = MathOptions { match_types: vec![MatchType::String], ..MathOptions::default() };
     assert!(judge("B", "I thought A. but the answer is **B**.", &options).equal);
     assert!(!judge("B", "A Bad one", &options).equal);
 }
@@ -227,22 +228,22 @@ fn gold_answers_of_data_sets_are_read() {
     let gold = gsm8k("5 + 13 = <<5+13=18>>18\n#### 1,018").unwrap();
     assert!(verify(
         &gold,
-        &extract("So she has \\boxed{1018} of them", &Options::default()),
-        &Options::default()
+        &extract("So she has \\boxed{1018} of them", &MathOptions::default()),
+        &MathOptions::default()
     ));
     assert_eq!(gsm8k("18"), None);
     let gold = latex("\\left( 3, \\frac{\\pi}{2} \\right)");
-    assert!(verify(&gold, &extract("$(3, \\pi/2)$", &Options::default()), &Options::default()));
+    assert!(verify(&gold, &extract("$(3, \\pi/2)$", &MathOptions::default()), &MathOptions::default()));
 }
 
 #[test]
 fn what_is_not_understood_is_equal_to_the_same_text_only() {
-    let zzz = extract("$\\zzz x$", &Options::default());
+    let zzz = extract("$\\zzz x$", &MathOptions::default());
     assert!(!zzz.is_understood());
-    assert!(verify(&zzz, &zzz, &Options::default()));
-    assert!(!verify(&zzz, &extract("$\\zzz y$", &Options::default()), &Options::default()));
-    assert!(extract("", &Options::default()).is_empty());
-    assert!(!verify(&Parsed::default(), &Parsed::default(), &Options::default()));
+    assert!(verify(&zzz, &zzz, &MathOptions::default()));
+    assert!(!verify(&zzz, &extract("$\\zzz y$", &MathOptions::default()), &MathOptions::default()));
+    assert!(extract("", &MathOptions::default()).is_empty());
+    assert!(!verify(&Parsed::default(), &Parsed::default(), &MathOptions::default()));
 }
 
 #[test]
@@ -298,17 +299,17 @@ fn hostile_texts_end() {
     (2..300).for_each(|n| write!(primes, "+\\frac{{1}}{{{}}}", n * n + 1).unwrap());
     hostile.push(primes + "$");
     for text in &hostile {
-        let judged = judge(text, text, &Options::default());
+        let judged = judge(text, text, &MathOptions::default());
         // The same text is the same answer, if there is any.
         assert!(judged.equal || judged.extracted.is_empty(), "{}", &text[..text.len().min(40)]);
-        judge("$9^{9^9}$", text, &Options::default());
-        judge(text, "$\\{1,2\\}$", &Options::default());
+        judge("$9^{9^9}$", text, &MathOptions::default());
+        judge(text, "$\\{1,2\\}$", &MathOptions::default());
     }
 }
 
 /// What comparing `response` with 72 leaves of a budget.
 fn left_over(response: &str) -> u32 {
-    let (options, budget) = (Options::default(), Budget::new(MAX_STEPS));
+    let (options, budget) = (MathOptions::default(), StepBudget::new(MAX_STEPS));
     let parsed = extract(response, &options);
     assert!(parsed.is_understood(), "{response}");
     assert!(!verify_within(&extract("$72$", &options), &parsed, &options, &budget), "{response}");
@@ -342,7 +343,7 @@ fn long_numbers_have_their_price_wherever_they_are_worked_with() {
 
 #[test]
 fn no_work_is_done_without_a_budget() {
-    let options = Options::default();
+    let options = MathOptions::default();
     let chain = format!("${}1$", "x<1<".repeat(250));
     let many = |sum: u32| {
         let terms: Vec<String> = (0..200).map(|i| format!("x_{{{i}}}")).collect();
@@ -352,7 +353,7 @@ fn no_work_is_done_without_a_budget() {
         let (gold, response) = (extract(gold, &options), extract(response, &options));
         assert!(gold.is_understood() && response.is_understood());
         for steps in [0, 10, MAX_STEPS] {
-            let budget = Budget::new(steps);
+            let budget = StepBudget::new(steps);
             assert!(!verify_within(&gold, &response, &options, &budget));
             assert_eq!(budget.left(), 0, "of {steps}");
         }
@@ -368,7 +369,7 @@ fn formulas_with_frames_are_found_among_those_without() {
     ]);
     let nested = "\\[".repeat(9_000);
     for end in ["\\]", "\\boxed{7\\]", "\\boxed{7}\\]"] {
-        judge("$5$", &format!("{nested}{end}"), &Options::default());
+        judge("$5$", &format!("{nested}{end}"), &MathOptions::default());
     }
 }
 
@@ -442,19 +443,19 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(gold in any::<String>(), response in any::<String>()) {
-        judge(&gold, &response, &Options::default());
+        judge(&gold, &response, &MathOptions::default());
     }
 
     #[test]
     fn no_formula_makes_it_panic(gold in pieces(), response in pieces(), lax in any::<bool>()) {
-        let options = Options { strict: !lax, allow_set_relation_comp: lax, ..Options::default() };
+        let options = MathOptions { strict: !lax, allow_set_relation_comp: lax, ..MathOptions::default() };
         judge(&gold, &response, &options);
         judge(&format!("${gold}$"), &format!("\\boxed{{{response}}}"), &options);
     }
 
     #[test]
     fn an_answer_is_equal_to_itself(formula in pieces()) {
-        let parsed = extract(&format!("${formula}$"), &Options::default());
-        prop_assert!(parsed.text().unwrap_or_default().is_empty() || verify(&parsed, &parsed, &Options::default()));
+        let parsed = extract(&format!("${formula}$"), &MathOptions::default());
+        prop_assert!(parsed.text().unwrap_or_default().is_empty() || verify(&parsed, &parsed, &MathOptions::default()));
     }
 }

@@ -10,7 +10,7 @@ pub const MAX_FORMULA_BYTES: usize = 2048;
 /// One token and the text it was made of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Token<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) text: &'a str,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Pair {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// White space and what else leaves no trace.
     Skip,
     Plus,
@@ -138,7 +138,7 @@ pub(crate) fn tokens(formula: &str) -> Option<Vec<Token<'_>>> {
     while !rest.is_empty() {
         let (kind, length) = longest(rest)?;
         let (text, after) = rest.split_at(length);
-        if kind != Kind::Skip {
+        if kind != TokenKind::Skip {
             tokens.push(Token { kind, text });
         }
         rest = after;
@@ -147,10 +147,10 @@ pub(crate) fn tokens(formula: &str) -> Option<Vec<Token<'_>>> {
 }
 
 /// The longest token at the start of `rest`; of two that are equally long, the one of the table.
-fn longest(rest: &str) -> Option<(Kind, usize)> {
+fn longest(rest: &str) -> Option<(TokenKind, usize)> {
     let found =
         [table::find(rest), number(rest), differential(rest), accent(rest), array(rest), letter(rest)];
-    let mut best: Option<(Kind, usize)> = None;
+    let mut best: Option<(TokenKind, usize)> = None;
     for (kind, length) in found.into_iter().flatten() {
         if best.is_none_or(|(_, longest)| length > longest) {
             best = Some((kind, length));
@@ -164,7 +164,7 @@ fn digits(text: &str) -> usize {
 }
 
 /// `12`, `1.5`, `.5`, with a power of ten (`2E-3`) or a percent sign.
-fn number(rest: &str) -> Option<(Kind, usize)> {
+fn number(rest: &str) -> Option<(TokenKind, usize)> {
     let mut length = digits(rest);
     if let Some(fraction) = rest[length..].strip_prefix('.')
         && digits(fraction) > 0
@@ -178,32 +178,32 @@ fn number(rest: &str) -> Option<(Kind, usize)> {
     if let Some(exponent) = after.strip_prefix('E') {
         let sign = usize::from(exponent.starts_with(['+', '-']));
         if digits(&exponent[sign..]) > 0 {
-            return Some((Kind::ENotation, length + 1 + sign + digits(&exponent[sign..])));
+            return Some((TokenKind::ENotation, length + 1 + sign + digits(&exponent[sign..])));
         }
     }
     let space = usize::from(after.starts_with([' ', '\t', '\n', '\r']));
     for sign in ["\\%", "%"] {
         if after[space..].starts_with(sign) {
-            return Some((Kind::Percent, length + space + sign.len()));
+            return Some((TokenKind::Percent, length + space + sign.len()));
         }
     }
-    Some((Kind::Number, length))
+    Some((TokenKind::Number, length))
 }
 
 /// `dx`, `d x`, `d\theta`.
-fn differential(rest: &str) -> Option<(Kind, usize)> {
+fn differential(rest: &str) -> Option<(TokenKind, usize)> {
     let after = rest.strip_prefix('d')?;
     let variable = after.trim_start_matches([' ', '\t', '\n', '\r']);
     let start = rest.len() - variable.len();
     if variable.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return Some((Kind::Differential, start + 1));
+        return Some((TokenKind::Differential, start + 1));
     }
     let letters = variable.strip_prefix('\\')?.bytes().take_while(u8::is_ascii_alphabetic).count();
-    (letters > 0).then_some((Kind::Differential, start + 1 + letters))
+    (letters > 0).then_some((TokenKind::Differential, start + 1 + letters))
 }
 
 /// `\text{...}`, `\vec{v}`: up to the first closing brace that is not escaped.
-fn accent(rest: &str) -> Option<(Kind, usize)> {
+fn accent(rest: &str) -> Option<(TokenKind, usize)> {
     let name = table::accent(rest)?;
     let after = &rest[name.len()..];
     let space = usize::from(after.starts_with([' ', '\t', '\n', '\r']));
@@ -216,21 +216,21 @@ fn accent(rest: &str) -> Option<(Kind, usize)> {
     });
     // A brace that is always escaped closes nevertheless.
     let end = end.or_else(|| inner.rfind('}'))?;
-    Some((Kind::Accent, name.len() + space + 1 + end + 1))
+    Some((TokenKind::Accent, name.len() + space + 1 + end + 1))
 }
 
 /// The beginning of an array with its columns, such as `\begin{array}{ccc}`.
-fn array(rest: &str) -> Option<(Kind, usize)> {
+fn array(rest: &str) -> Option<(TokenKind, usize)> {
     let columns = rest.strip_prefix("\\begin{array}{")?;
     let end = columns.find(|c| !matches!(c, 'c' | 'l' | 'r'))?;
-    columns[end..].starts_with('}').then_some((Kind::ArrayStart, rest.len() - columns.len() + end + 1))
+    columns[end..].starts_with('}').then_some((TokenKind::ArrayStart, rest.len() - columns.len() + end + 1))
 }
 
-fn letter(rest: &str) -> Option<(Kind, usize)> {
+fn letter(rest: &str) -> Option<(TokenKind, usize)> {
     match rest.chars().next()? {
-        'e' => Some((Kind::Euler, 1)),
-        'E' => Some((Kind::LetterE, 1)),
-        letter if letter.is_ascii_alphabetic() => Some((Kind::Letter, 1)),
+        'e' => Some((TokenKind::Euler, 1)),
+        'E' => Some((TokenKind::LetterE, 1)),
+        letter if letter.is_ascii_alphabetic() => Some((TokenKind::Letter, 1)),
         _ => None,
     }
 }
@@ -239,20 +239,20 @@ fn letter(rest: &str) -> Option<(Kind, usize)> {
 mod tests {
     use super::*;
 
-    fn kinds(formula: &str) -> Option<Vec<Kind>> {
+    fn kinds(formula: &str) -> Option<Vec<TokenKind>> {
         Some(tokens(formula)?.iter().map(|token| token.kind).collect())
     }
 
     #[test]
     fn the_longest_token_wins() {
-        assert_eq!(kinds("\\pix"), Some(vec![Kind::Letter, Kind::Letter]));
+        assert_eq!(kinds("\\pix"), Some(vec![TokenKind::Letter, TokenKind::Letter]));
         assert_eq!(kinds("x \\le 2"), kinds("x<=2"));
-        assert_eq!(kinds("12.5\\%"), Some(vec![Kind::Percent]));
-        assert_eq!(kinds("1.5E-3"), Some(vec![Kind::ENotation]));
-        assert_eq!(kinds("5E"), Some(vec![Kind::Number, Kind::LetterE]));
-        assert_eq!(kinds("dx"), Some(vec![Kind::Differential]));
-        assert_eq!(kinds("\\text{a \\} b}c"), Some(vec![Kind::Accent, Kind::Letter]));
-        assert_eq!(kinds("^\\circ"), Some(vec![Kind::Degree]));
+        assert_eq!(kinds("12.5\\%"), Some(vec![TokenKind::Percent]));
+        assert_eq!(kinds("1.5E-3"), Some(vec![TokenKind::ENotation]));
+        assert_eq!(kinds("5E"), Some(vec![TokenKind::Number, TokenKind::LetterE]));
+        assert_eq!(kinds("dx"), Some(vec![TokenKind::Differential]));
+        assert_eq!(kinds("\\text{a \\} b}c"), Some(vec![TokenKind::Accent, TokenKind::Letter]));
+        assert_eq!(kinds("^\\circ"), Some(vec![TokenKind::Degree]));
     }
 
     #[test]

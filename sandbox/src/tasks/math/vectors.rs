@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Options, Parsed, extract, gsm8k, latex, verify};
-use crate::conformance::{Agreement, Case, ReadError, check_lines};
+use super::{MathOptions, Parsed, extract, gsm8k, latex, verify};
+use crate::conformance::{CaseOutcome, VectorAgreement, VectorReadError, check_lines};
 
 /// One recorded judgement, in one of three forms.
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ enum Recorded {
         expected: bool,
         /// How they are compared.
         #[serde(default)]
-        opts: Options,
+        opts: MathOptions,
     },
     /// A problem of MATH: its solution must give its answer.
     Math {
@@ -45,15 +45,15 @@ enum Recorded {
 ///
 /// # Errors
 /// When the file cannot be read. A line that is no case is a disagreement.
-pub fn check_file(path: &Path) -> Result<Agreement, ReadError> {
+pub fn check_file(path: &Path) -> Result<VectorAgreement, VectorReadError> {
     check_lines(path, check)
 }
 
 /// Judges the case of a line.
-pub fn check(line: &[u8]) -> Case {
+pub fn check(line: &[u8]) -> CaseOutcome {
     match serde_json::from_slice::<Recorded>(line) {
         Ok(recorded) => recorded.compare().into(),
-        Err(_) => Case::Disagrees(
+        Err(_) => CaseOutcome::Disagrees(
             "not a math vector: expected gold, pred and expected, or the answer of a GSM8K or MATH problem"
                 .into(),
         ),
@@ -64,8 +64,8 @@ impl Recorded {
     fn compare(&self) -> Result<(), String> {
         let (gold_text, prediction_text, expected, options) = match self {
             Self::Pair { gold, pred, expected, opts } => (gold, pred, *expected, opts.clone()),
-            Self::Math { solution, answer } => (answer, solution, true, Options::default()),
-            Self::Gsm8k { answer } => (answer, answer, true, Options::default()),
+            Self::Math { solution, answer } => (answer, solution, true, MathOptions::default()),
+            Self::Gsm8k { answer } => (answer, answer, true, MathOptions::default()),
         };
         let gold = match self {
             Self::Pair { .. } => extract(gold_text, &options),

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use echo_protocol::work::trajectory::MAX_TURNS;
 
 use super::*;
-use crate::task::episode::{Play, Step};
+use crate::task::episode::{EpisodeStep, Play};
 use crate::task::{Response, TaskSeed};
 
 fn spec(name: &str) -> TaskSpec {
@@ -41,8 +41,8 @@ fn demonstrated(task: &dyn Task, seed: TaskSeed) -> (bool, String, String) {
         let text = play.suggestion();
         said.push_str(&text);
         match play.turn(&Response { text: &text, finished: true }, usize::MAX).unwrap() {
-            Step::Heard(text) => heard.push_str(&text),
-            Step::Over { verdict, finished } => {
+            EpisodeStep::Heard(text) => heard.push_str(&text),
+            EpisodeStep::Over { verdict, finished } => {
                 assert!(finished);
                 assert_eq!(verdict.reward, if verdict.correct { 1.0 } else { 0.0 });
                 return (verdict.correct, said, heard);

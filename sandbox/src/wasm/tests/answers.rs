@@ -116,7 +116,7 @@ fn rewards_outside_their_range_are_refused() {
     ] {
         let judged = judged(body, "");
         assert_eq!(judged.is_ok(), allowed, "{body}: {judged:?}");
-        assert!(allowed || matches!(judged, Err(Failure::Reward(_))), "{body}: {judged:?}");
+        assert!(allowed || matches!(judged, Err(WasmFailure::Reward(_))), "{body}: {judged:?}");
     }
     assert_eq!(judged("(f32.const -0)", "").unwrap().reward.to_bits(), 0);
     assert!(!judged("(f32.const 0x1.fffffep-1)", "").unwrap().correct);
@@ -146,18 +146,18 @@ fn prompts_and_solutions_are_texts_as_long_as_announced() {
     assert_eq!(told("0", "abcd").as_deref(), Ok(""));
     assert_eq!(told("8", "\\c3\\a4\\c3\\b6\\c3\\bc\\c3\\9f").as_deref(), Ok("äöüß"));
     let what = "prompt";
-    let long = |found, unit, limit| Err(Failure::Long { what, found, unit, limit });
+    let long = |found, unit, limit| Err(WasmFailure::Long { what, found, unit, limit });
     assert_eq!(told("5", "abcde"), long(5, "characters", 4));
     assert_eq!(told("17", "abcde"), long(17, "bytes", 16));
     assert_eq!(told("0xffff_ffff", ""), long(u32::MAX as usize, "bytes", 16));
-    assert_eq!(told("1", "\\ff"), Err(Failure::NotText { what }));
+    assert_eq!(told("1", "\\ff"), Err(WasmFailure::NotText { what }));
     assert_eq!(told("0xffff_0000_0001", ""), Ok("\0".into()), "the last byte of the memory");
-    let outside = |address, bytes| Err(Failure::Outside { what, address, bytes });
+    let outside = |address, bytes| Err(WasmFailure::Outside { what, address, bytes });
     assert_eq!(told("0xffff_0000_0002", ""), outside(0xffff, 2));
     assert_eq!(told("-0xffff_fffc", ""), outside(u32::MAX, 4));
 }
 
-fn noted(text: &str) -> Result<Omega, Failure> {
+fn noted(text: &str) -> Result<Omega, WasmFailure> {
     let escaped: String = text.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let length = text.len();
     let more = format!(
@@ -200,8 +200,8 @@ fn metadata_are_a_flat_object_within_the_limits_of_omega() {
         noted(&"[".repeat(1_000)),
     ];
     for refused in refused {
-        assert!(matches!(refused, Err(Failure::Metadata(_))), "{refused:?}");
+        assert!(matches!(refused, Err(WasmFailure::Metadata(_))), "{refused:?}");
     }
     let long = noted(&" ".repeat(MAX_METADATA_BYTES + 1));
-    assert!(matches!(long, Err(Failure::Long { what: "metadata", .. })), "{long:?}");
+    assert!(matches!(long, Err(WasmFailure::Long { what: "metadata", .. })), "{long:?}");
 }

@@ -7,7 +7,7 @@ use super::*;
 proptest! {
     #[test]
     fn two_engines_agree_to_the_bit(seed: [u8; 32], response in any::<String>(), finished: bool) {
-        static OTHER: OnceLock<(Verifier, Verifier)> = OnceLock::new();
+        static OTHER: OnceLock<(WasmVerifier, WasmVerifier)> = OnceLock::new();
         let (one, other) = OTHER.get_or_init(|| (example(), load_in(&Runtime::new().unwrap(), EXAMPLE).unwrap()));
         prop_assert_eq!(one.prompt(&seed), other.prompt(&seed));
         prop_assert_eq!(one.solution(&seed), other.solution(&seed));
@@ -36,11 +36,11 @@ fn the_fuel_of_a_question_is_the_same_to_the_instruction() {
           (local.set $i (i32.add (local.get $i) (i32.const 1)))
           (br_if $next (i32.lt_u (local.get $i) (local.get $len))))
         (f32.const 1)";
-    let budget = runtime::Budget { fuel: 10_000, ..runtime().budget };
+    let budget = runtime::InstanceBudget { fuel: 10_000, ..runtime().budget };
     let most = [runtime().clone(), Runtime::new().unwrap()].map(|runtime| {
         let counting = load_in(&Runtime { budget, ..runtime }, &judging_by(body, "")).unwrap();
         let judged = |length: usize| counting.reward(&SEED, &"x".repeat(length), true);
-        (0..10_000).find(|&length| judged(length) == Err(Failure::Fuel)).unwrap()
+        (0..10_000).find(|&length| judged(length) == Err(WasmFailure::Fuel)).unwrap()
     });
     assert!(most[0] > 1_000, "{most:?}");
     assert_eq!(most[0], most[1]);

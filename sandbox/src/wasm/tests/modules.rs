@@ -125,8 +125,8 @@ fn too_much_from_the_start_is_refused() {
 #[test]
 fn modules_that_fail_before_the_first_question_are_refused() {
     for (more, failure) in [
-        ("(func $start (loop $for_ever (br $for_ever))) (start $start)", Some(Failure::Fuel)),
-        ("(func $start (call $start)) (start $start)", Some(Failure::Stack)),
+        ("(func $start (loop $for_ever (br $for_ever))) (start $start)", Some(WasmFailure::Fuel)),
+        ("(func $start (call $start)) (start $start)", Some(WasmFailure::Stack)),
         ("(func $start unreachable) (start $start)", None),
         ("(data (i32.const 65536) \"x\")", None),
         ("(data (i32.const -1) \"x\")", None),
@@ -135,7 +135,7 @@ fn modules_that_fail_before_the_first_question_are_refused() {
         match load(&judging_by("(f32.const 1)", more)).unwrap_err() {
             ModuleError::Failure(found) => match failure {
                 Some(failure) => assert_eq!(found, failure, "{more}"),
-                None => assert!(matches!(found, Failure::Trap(_)), "{more}: {found:?}"),
+                None => assert!(matches!(found, WasmFailure::Trap(_)), "{more}: {found:?}"),
             },
             other => panic!("{more}: {other:?}"),
         }

@@ -6,7 +6,7 @@ use super::*;
 
 /// Little fuel: altered modules often loop.
 fn hasty() -> Runtime {
-    Runtime { budget: runtime::Budget { fuel: 100_000, ticks: MAX_TICKS }, ..runtime().clone() }
+    Runtime { budget: runtime::InstanceBudget { fuel: 100_000, ticks: MAX_TICKS }, ..runtime().clone() }
 }
 
 fn try_out(bytes: &[u8]) {

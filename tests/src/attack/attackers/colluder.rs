@@ -1,7 +1,7 @@
 //! Verifiers that collude with liars.
 
 use crate::attack::shared_state::{Scene, secret};
-use crate::harness::liar::Learner;
+use crate::harness::liar::LearnerConnection;
 use anyhow::Context as _;
 use echo_learner::intake::admission::MAX_FRAME_BYTES;
 use echo_protocol::control::heartbeat::HEARTBEAT_EVERY_MS;
@@ -12,7 +12,7 @@ use echo_protocol::wire::signed::Signed;
 use echo_protocol::work::submission::RefuseReason;
 use echo_protocol::work::trajectory::TrajectoryGroup;
 use echo_protocol::work::verification::{
-    MAX_CAPACITY, MAX_HELD, MAX_WORD_BYTES, Offer, Opinion, Report, Word,
+    MAX_CAPACITY, MAX_HELD, MAX_WORD_BYTES, Offer, Opinion, Report, VerifierMessage,
 };
 use futures::future::{Either, select};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite};
@@ -55,7 +55,12 @@ impl Colluder {
         ended
     }
 
-    async fn converse(&self, learner: &Learner, key: &NodeKey, stream: Stream) -> anyhow::Result<()> {
+    async fn converse(
+        &self,
+        learner: &LearnerConnection,
+        key: &NodeKey,
+        stream: Stream,
+    ) -> anyhow::Result<()> {
         let (reader, writer) = stream.split();
         let writer = Mutex::new(writer);
         let offering = pin!(offer(learner, &writer));
@@ -83,14 +88,14 @@ impl Colluder {
                 false => Opinion::Sound,
             };
             let report = Report { run: group.run, group: signed.body_id(), opinion };
-            send(writer, Word::Report(Signed::sign(&report, key)?)).await?;
+            send(writer, VerifierMessage::Report(Signed::sign(&report, key)?)).await?;
             self.scene.ledger().collusion.say(friend, denounced);
         }
     }
 }
 
 /// Claims to hold every version that a group may name.
-async fn offer(learner: &Learner, writer: &Mutex<impl AsyncWrite + Unpin>) -> anyhow::Result<()> {
+async fn offer(learner: &LearnerConnection, writer: &Mutex<impl AsyncWrite + Unpin>) -> anyhow::Result<()> {
     let mut offered = None;
     loop {
         let newest = learner.beat().await?.newest;
@@ -99,14 +104,14 @@ async fn offer(learner: &Learner, writer: &Mutex<impl AsyncWrite + Unpin>) -> an
         {
             let oldest = (version.0 + 1).saturating_sub(MAX_HELD as u64);
             let held = (oldest..=version.0).map(PolicyVersion).collect();
-            send(writer, Word::Offer(Offer { capacity: MAX_CAPACITY, held })).await?;
+            send(writer, VerifierMessage::Offer(Offer { capacity: MAX_CAPACITY, held })).await?;
             offered = newest;
         }
         sleep(Duration::from_millis(HEARTBEAT_EVERY_MS)).await;
     }
 }
 
-async fn send(writer: &Mutex<impl AsyncWrite + Unpin>, word: Word) -> anyhow::Result<()> {
+async fn send(writer: &Mutex<impl AsyncWrite + Unpin>, word: VerifierMessage) -> anyhow::Result<()> {
     let word = word.to_bytes()?;
     Ok(write_frame(&mut *writer.lock().await, &word, MAX_WORD_BYTES).await?)
 }

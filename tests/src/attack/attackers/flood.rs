@@ -2,7 +2,7 @@
 
 use crate::attack::account::Told;
 use crate::attack::shared_state::{Scene, secret};
-use crate::harness::liar::Order;
+use crate::harness::liar::LiarOrder;
 use echo_learner::intake::admission::MAX_FRAME_BYTES;
 use echo_protocol::net::{Host, PeerId, protocol_names, read_frame, write_frame};
 use echo_protocol::wire::codec;
@@ -38,7 +38,7 @@ pub(crate) async fn live(scene: Arc<Scene>) {
 
 async fn burst(scene: &Scene, secret: [u8; 32]) -> anyhow::Result<()> {
     let liar = scene.join(secret).await?;
-    let nothing = liar.empty_group(Order { lease: LeaseId(0), counter: OrderCounter(0) });
+    let nothing = liar.empty_group(LiarOrder { lease: LeaseId(0), counter: OrderCounter(0) });
     let mut frames = vec![vec![0xf7; NOISE], liar.sign(&nothing)?];
     frames.extend(scene.overheard());
     let (host, learner) = (liar.host().clone(), liar.learner().peer());

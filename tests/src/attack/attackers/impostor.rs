@@ -3,7 +3,7 @@
 use crate::attack::account::Told;
 use crate::attack::attackers::lie::{Lie, Means};
 use crate::attack::honest_work::Truth;
-use crate::attack::kind::Kind;
+use crate::attack::kind::LieKind;
 use crate::attack::shared_state::{Scene, announce, offer, secret};
 use crate::harness::liar::Liar;
 use echo_protocol::wire::identity::NodeKey;
@@ -42,7 +42,7 @@ pub(crate) struct Impostor {
 impl Impostor {
     pub(crate) async fn live(self) {
         // Each begins with another kind.
-        let mut kinds = Kind::ALL.into_iter().cycle().skip(self.number * Kind::ALL.len() / SLEEPER);
+        let mut kinds = LieKind::ALL.into_iter().cycle().skip(self.number * LieKind::ALL.len() / SLEEPER);
         for identity in 0.. {
             if let Err(error) = self.lie(secret(PART, self.number, identity), &mut kinds).await {
                 tracing::debug!(liar = self.number, %error, "a liar begins anew");
@@ -52,7 +52,7 @@ impl Impostor {
     }
 
     /// Lies under one key until it is not heard any more.
-    async fn lie(&self, secret: [u8; 32], kinds: &mut impl Iterator<Item = Kind>) -> anyhow::Result<()> {
+    async fn lie(&self, secret: [u8; 32], kinds: &mut impl Iterator<Item = LieKind>) -> anyhow::Result<()> {
         let liar = self.scene.join(secret).await?;
         self.scene.befriend(liar.key().public());
         *self.scene.ledger().identities.entry(self.number).or_default() += 1;
@@ -129,8 +129,8 @@ impl<'a> Mask<'a> {
     }
 
     /// Tells one lie of this kind, if it can.
-    async fn tell(&mut self, kind: Kind) -> anyhow::Result<Option<Told>> {
-        if kind == Kind::Replay && self.accepted.is_none() && self.deliver().await.is_err() {
+    async fn tell(&mut self, kind: LieKind) -> anyhow::Result<Option<Told>> {
+        if kind == LieKind::Replay && self.accepted.is_none() && self.deliver().await.is_err() {
             return Ok(None);
         }
         match self.work().await {
@@ -149,12 +149,12 @@ impl<'a> Mask<'a> {
             Lie::Announcement(len) => announce(&mut self.liar, len).await,
         };
         // These are about another order than the one that it holds.
-        let elsewhere = matches!(kind, Kind::Replay | Kind::Stolen | Kind::PoachedOrder);
+        let elsewhere = matches!(kind, LieKind::Replay | LieKind::Stolen | LieKind::PoachedOrder);
         self.spent |= !(open || elsewhere);
         Ok(Some(told))
     }
 
-    fn make(&self, kind: Kind) -> anyhow::Result<Option<Lie>> {
+    fn make(&self, kind: LieKind) -> anyhow::Result<Option<Lie>> {
         let Some((_, truth)) = &self.truth else { return Ok(None) };
         let means = Means {
             liar: &self.liar,

@@ -1,7 +1,7 @@
 //! From the truth to a lie.
 
 use crate::attack::honest_work::{Truth, draw, trajectory, undrawn, work};
-use crate::attack::kind::Kind;
+use crate::attack::kind::LieKind;
 use crate::harness::liar::{Envelope, Liar};
 use anyhow::Context as _;
 use echo_protocol::run::charter::RunId;
@@ -52,58 +52,60 @@ pub(crate) struct Means<'a> {
 
 impl Means<'_> {
     /// A lie of this kind; none when it would be no lie, because the truth happens to be the same, or when something for it is missing.
-    pub(crate) fn lie(&self, kind: Kind) -> anyhow::Result<Option<Lie>> {
+    pub(crate) fn lie(&self, kind: LieKind) -> anyhow::Result<Option<Lie>> {
         let Truth { order, policy, group } = self.truth;
         let frame = match kind {
-            Kind::Malformed => Some([vec![0x81; NESTED], vec![0]].concat()),
-            Kind::Oversized => return Ok(Some(Lie::Announcement(GIGABYTE))),
-            Kind::ForgedSignature => Some(self.forged(|envelope| {
+            LieKind::Malformed => Some([vec![0x81; NESTED], vec![0]].concat()),
+            LieKind::Oversized => return Ok(Some(Lie::Announcement(GIGABYTE))),
+            LieKind::ForgedSignature => Some(self.forged(|envelope| {
                 envelope.signature = self.victim.sign(&envelope.body);
                 Ok(())
             })?),
-            Kind::AlteredAfterSigning => Some(self.forged(|envelope| {
+            LieKind::AlteredAfterSigning => Some(self.forged(|envelope| {
                 Ok(envelope
                     .alter(|group| group.trajectories.iter_mut().for_each(|t| t.reward = 1.0 - t.reward))?)
             })?),
-            Kind::BorrowedKey => Some(self.forged(|envelope| {
+            LieKind::BorrowedKey => Some(self.forged(|envelope| {
                 envelope.key = self.victim.public();
                 Ok(())
             })?),
-            Kind::BorrowedName => self.signed(|group| group.node = self.victim.public())?,
-            Kind::Stolen => self.overheard.clone(),
-            Kind::Replay => self.accepted.map(<[u8]>::to_vec),
-            Kind::WrongRun => {
+            LieKind::BorrowedName => self.signed(|group| group.node = self.victim.public())?,
+            LieKind::Stolen => self.overheard.clone(),
+            LieKind::Replay => self.accepted.map(<[u8]>::to_vec),
+            LieKind::WrongRun => {
                 let run = self.another_run()?;
                 self.signed(|group| group.run = run)?
             }
-            Kind::WrongSize => self.signed(|group| drop(group.trajectories.pop()))?,
-            Kind::NoLease => self.signed(|group| group.lease = LeaseId(u64::MAX))?,
-            Kind::PoachedOrder => self.signed(|group| group.counter = OrderCounter(order.counter.0 + FAR))?,
-            Kind::UnknownVersion => self.under(PolicyVersion(policy.version() + AHEAD))?,
-            Kind::StaleVersion => {
+            LieKind::WrongSize => self.signed(|group| drop(group.trajectories.pop()))?,
+            LieKind::NoLease => self.signed(|group| group.lease = LeaseId(u64::MAX))?,
+            LieKind::PoachedOrder => {
+                self.signed(|group| group.counter = OrderCounter(order.counter.0 + FAR))?
+            }
+            LieKind::UnknownVersion => self.under(PolicyVersion(policy.version() + AHEAD))?,
+            LieKind::StaleVersion => {
                 let budget = self.liar.workload().charter.staleness.budget();
                 if policy.version() > budget { self.under(PolicyVersion(0))? } else { None }
             }
-            Kind::OtherSchedule => self.rescheduled()?,
-            Kind::WrongEnd => self.signed(|group| {
+            LieKind::OtherSchedule => self.rescheduled()?,
+            LieKind::WrongEnd => self.signed(|group| {
                 let first = &mut group.trajectories[0];
                 first.stopped = !first.stopped;
             })?,
             // Where all are right there is nothing to inflate, and no lie.
-            Kind::InflatedReward => self.signed(|group| {
+            LieKind::InflatedReward => self.signed(|group| {
                 if let Some(wrong) = group.trajectories.iter_mut().find(|t| t.reward < 1.0) {
                     wrong.reward = 1.0;
                 }
             })?,
-            Kind::WithheldReward => self.withheld()?,
-            Kind::EditedToken => self.edited()?,
-            Kind::MadeUpLogprobs => self.signed(|group| {
+            LieKind::WithheldReward => self.withheld()?,
+            LieKind::EditedToken => self.edited()?,
+            LieKind::MadeUpLogprobs => self.signed(|group| {
                 let logprobs = group.trajectories.iter_mut().flat_map(|t| &mut t.logprobs);
                 logprobs.for_each(|logprob| *logprob -= UNLIKELIER);
             })?,
-            Kind::CopiedAnswer => self.copied()?,
-            Kind::OtherTemperature => self.greedy()?,
-            Kind::BestOfFour => self.best()?,
+            LieKind::CopiedAnswer => self.copied()?,
+            LieKind::OtherTemperature => self.greedy()?,
+            LieKind::BestOfFour => self.best()?,
         };
         // Whatever was done to it: the truth is no lie.
         let truth = self.liar.sign(group)?;

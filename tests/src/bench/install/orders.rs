@@ -1,13 +1,13 @@
 //! Thousands of orders through a node's own worker and outbox, with newer versions on the way, and what memory becomes of it.
 
 use super::run_dirs::Home;
-use crate::bench::memory::Memory;
+use crate::bench::memory::ProcessMemory;
 use crate::harness::statistics::median;
 use anyhow::{Context as _, bail};
 use echo_node::delivery::outbox::Outbox;
 use echo_node::rollout::orders::{LeasedOrder, order_queue};
 use echo_node::rollout::returns::returns;
-use echo_node::rollout::worker::{MAX_IN_FLIGHT, Worker};
+use echo_node::rollout::worker::{MAX_IN_FLIGHT, RolloutWorker};
 use echo_node::status::node_state::Board;
 use echo_policy::model::config::{ModelConfig, TinySizes};
 use echo_policy::model::precision::Precision;
@@ -38,13 +38,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Memory over the orders.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Course {
+pub(super) struct MemoryCourse {
     /// Orders that were worked on.
     orders: u64,
     /// Versions that were installed on the way.
     versions: u64,
     /// MB after every hundred orders.
-    memory: Vec<Memory>,
+    memory: Vec<ProcessMemory>,
     /// Growth of the process's own memory over all of them, in MB per 1,000 orders.
     pub(super) slope_mb: f64,
     /// The median of its own memory over the first quarter of the orders, in MB.
@@ -54,12 +54,12 @@ pub(super) struct Course {
 }
 
 /// Works on `orders` orders in `dir`.
-pub(super) fn work(dir: &Path, orders: u64) -> anyhow::Result<Course> {
+pub(super) fn work(dir: &Path, orders: u64) -> anyhow::Result<MemoryCourse> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let (memory, versions) = runtime.block_on(looks(dir, orders))?;
     let own: Vec<f64> = memory.iter().map(|memory| memory.own).collect();
     let quarter = own.len().div_ceil(4);
-    Ok(Course {
+    Ok(MemoryCourse {
         orders,
         versions,
         slope_mb: slope(&own) * (1000 / LOOK_EVERY) as f64,
@@ -84,7 +84,7 @@ fn model() -> anyhow::Result<ModelConfig> {
 }
 
 /// Looks at memory as orders are done; and how many versions were installed.
-async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<Memory>, u64)> {
+async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<ProcessMemory>, u64)> {
     let model = model()?;
     let home = Home::found(dir, &model, Precision::F32, GROUP_SIZE, MAX_NEW_TOKENS)?;
     let install = |version| {
@@ -97,7 +97,7 @@ async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<Memory>, u64)> {
     let outbox = Outbox::open(&dir.join("outbox"), &home.run(), &key.public())?;
     let (mut stock, source) = order_queue(WAITING);
     let stop = CancellationToken::new();
-    let worker = Worker {
+    let worker = RolloutWorker {
         workload: home.workload.clone(),
         key,
         orders: source,
@@ -130,7 +130,7 @@ async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<Memory>, u64)> {
             outbox.settle(counter)?;
             done += 1;
             if done.is_multiple_of(LOOK_EVERY) || done == orders {
-                memory.push(Memory::now()?);
+                memory.push(ProcessMemory::now()?);
             }
             if done.is_multiple_of(INSTALL_EVERY) {
                 version += 1;

@@ -3,7 +3,7 @@
 use echo_node::devices::fallback::Ladder;
 use echo_node::snapshots::install;
 use echo_node::snapshots::install::{Images, Installed};
-use echo_node::workload::Workload;
+use echo_node::workload::NodeWorkload;
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::{DType, Weights};
@@ -30,7 +30,7 @@ pub(super) struct Home {
     /// Where policies are loaded.
     pub(super) ladder: Arc<Ladder>,
     /// What the run asks for.
-    pub(super) workload: Arc<Workload>,
+    pub(super) workload: Arc<NodeWorkload>,
 }
 
 impl Home {
@@ -63,7 +63,7 @@ impl Home {
             store: ChunkStore::open(&dir.join("chunks"))?,
             images: Images::open(&dir.join("images"))?,
             ladder: Arc::new(Ladder::cpu()),
-            workload: Arc::new(Workload::new(run, &charter)?.computed_in(Some(precision))?),
+            workload: Arc::new(NodeWorkload::new(run, &charter)?.computed_in(Some(precision))?),
             key,
         })
     }

@@ -1,11 +1,13 @@
 //! A newer version is installed while responses are generated under the one before, and takes over between two tokens.
 
 use super::run_dirs::Home;
-use crate::bench::memory::Memory;
+use crate::bench::memory::ProcessMemory;
 use crate::models::random_weights;
 use anyhow::ensure;
 use echo_node::snapshots::install::Installed;
-use echo_policy::generation::{AnyBackend, Generation, Limits, SampleRequest, Takeover, Ticket};
+use echo_policy::generation::{
+    AnyBackend, Generation, GenerationLimits, PolicyTakeover, SampleRequest, Ticket,
+};
 use echo_policy::sampling::SamplingParams;
 use echo_protocol::snapshot::manifest::Manifest;
 use echo_protocol::wire::signed::Signed;
@@ -19,7 +21,7 @@ const AROUND: usize = 8;
 
 /// What is generated meanwhile.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(super) struct GenerationLoad {
     /// Tokens of the prompt.
     pub(super) prompt: usize,
     /// Responses to that prompt, generated together.
@@ -42,9 +44,9 @@ pub(super) struct Swap {
     /// Tokens that each response had by then.
     tokens: usize,
     /// The most memory that there was while it was installed and when it had taken over, beyond what there was before, in MB.
-    pub(super) growth: Memory,
+    pub(super) growth: ProcessMemory,
     /// The most memory that there was, in MB.
-    pub(super) most: Memory,
+    pub(super) most: ProcessMemory,
 }
 
 impl fmt::Display for Swap {
@@ -70,8 +72,8 @@ pub(super) fn swap(
     home: &Home,
     installed: Installed,
     newer: &Signed<Manifest>,
-    takeover: Takeover,
-    load: Load,
+    takeover: PolicyTakeover,
+    load: GenerationLoad,
 ) -> anyhow::Result<(Installed, Swap)> {
     let config = installed.policy.config().clone();
     // As long as there is room for: nobody comes to an end.
@@ -89,14 +91,14 @@ pub(super) fn swap(
     // Nobody but the generation has the older version.
     let Installed { policy, weights, .. } = installed;
     drop(weights);
-    let mut generation = Generation::new(policy, Limits::default(), takeover);
+    let mut generation = Generation::new(policy, GenerationLimits::default(), takeover);
     generation.submit(Ticket(0), request)?;
     let mut clock = Clock { generation: &mut generation, samples: load.samples, last: None, drawn: 0 };
     // Filling the cache is no gap.
     clock.token()?;
     let undisturbed_s = clock.tokens(AROUND)?;
-    let before = Memory::now()?;
-    let (timed, most) = Memory::watch(|| {
+    let before = ProcessMemory::now()?;
+    let (timed, most) = ProcessMemory::watch(|| {
         let (newer, beside_s, install_s) = thread::scope(|scope| {
             let installing = scope.spawn(|| {
                 let since = Instant::now();
@@ -182,8 +184,8 @@ mod tests {
             let home = Home::found(dir.path(), &model, precision, 1, 1).unwrap();
             let first = home.publish(1, &Weights::random(&model, 1).to_dtype(DType::BF16)).unwrap();
             let second = home.publish_again(&first, 2).unwrap();
-            let load = Load { prompt: 4, samples: 2 };
-            for takeover in [Takeover::Keep, Takeover::Recompute] {
+            let load = GenerationLoad { prompt: 4, samples: 2 };
+            for takeover in [PolicyTakeover::Keep, PolicyTakeover::Recompute] {
                 let installed = home.install(&first).unwrap();
                 assert_eq!(installed.policy.backend().precision(), precision);
                 let (newer, swap) = swap(&home, installed, &second, takeover, load).unwrap();

@@ -1,6 +1,6 @@
 //! Our engine, in a process of its own: the same prompt, and as many tokens as the peers have.
 
-use super::task::{Rates, Task};
+use super::task::{RaceRates, RaceTask};
 use crate::bench::memory;
 use anyhow::{Context as _, ensure};
 use echo_policy::generation;
@@ -42,7 +42,7 @@ impl Course {
 /// Times the prompt, one sample alone and the whole group.
 /// Fails when the model cannot be read, or the engine fails, or its numbers depend on neighbours or
 /// differ from those that it scores.
-pub(super) fn run(task: &Task) -> anyhow::Result<Rates> {
+pub(super) fn run(task: &RaceTask) -> anyhow::Result<RaceRates> {
     generation::set_threads(task.threads)?;
     let config = ModelConfig::from_file(&task.model.join("config.json"))?;
     let since = Instant::now();
@@ -79,7 +79,7 @@ pub(super) fn run(task: &Task) -> anyhow::Result<Rates> {
         "score_tok_s": score_tok_s, "slowest_step_s": slowest_step_s,
         "cache_bytes_per_token": policy.backend().cache_bytes_per_token(), "drawn": "inverse CDF at temperature 1",
     });
-    Ok(Rates {
+    Ok(RaceRates {
         prefill_tok_s: task.prompt.len() as f64 / single.prefill_s,
         single_tok_s: single.decode_tok_s(),
         group_tok_s: group.decode_tok_s(),

@@ -1,6 +1,6 @@
 //! The engines of others: how each is started, and how it gets onto a machine.
 
-use super::task::{Rates, Task};
+use super::task::{RaceRates, RaceTask};
 use crate::harness::cargo::workspace_root;
 use anyhow::{Context as _, bail, ensure};
 use echo_policy::model::precision::Precision;
@@ -15,7 +15,7 @@ pub(crate) const TORCH: &str = include_str!("../../../peers/torch_generate.py");
 
 /// Somebody to race against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Peer {
+pub enum RivalEngine {
     /// candle-transformers: f32, fed with given tokens.
     #[serde(rename = "candle")]
     Candle,
@@ -32,14 +32,14 @@ pub enum Peer {
 
 /// Where the programs lie that peers run in.
 #[derive(Clone, Debug)]
-pub struct Programs {
+pub struct EnginePrograms {
     /// A Python with `torch` and `transformers`.
     pub python: PathBuf,
     /// `echo-peers`, as built in `tests/peers`; by default where that build puts it.
     pub peers: Option<PathBuf>,
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for RivalEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Candle => "candle",
@@ -50,7 +50,7 @@ impl fmt::Display for Peer {
     }
 }
 
-impl Peer {
+impl RivalEngine {
     /// How many times as many tokens a second as its group makes ours has to make.
     pub(super) fn goal(self) -> Option<f64> {
         match self {
@@ -90,7 +90,7 @@ impl Peer {
         }
     }
 
-    fn command(self, task: &Path, programs: &Programs) -> Command {
+    fn command(self, task: &Path, programs: &EnginePrograms) -> Command {
         let mut command = if self.is_torch() {
             let mut command = Command::new(&programs.python);
             command.args(["-c", TORCH, if self == Self::Torch { "bf16" } else { "f32" }, "cpu"]).arg(task);
@@ -107,7 +107,7 @@ impl Peer {
 
     /// Whether it can be started at all: nobody should hear of a missing program behind ten minutes of measurements.
     /// Fails when it cannot, with how to get it.
-    pub(super) fn probe(self, programs: &Programs) -> anyhow::Result<()> {
+    pub(super) fn probe(self, programs: &EnginePrograms) -> anyhow::Result<()> {
         if !self.is_torch() {
             let program = programs.echo_peers();
             ensure!(program.is_file(), "{self}: {} is not there; {}", program.display(), self.advice());
@@ -130,13 +130,18 @@ impl Peer {
 
     /// One process of it.
     /// Fails when it fails.
-    pub(super) fn measure(self, task: &Path, threads: usize, programs: &Programs) -> anyhow::Result<Rates> {
+    pub(super) fn measure(
+        self,
+        task: &Path,
+        threads: usize,
+        programs: &EnginePrograms,
+    ) -> anyhow::Result<RaceRates> {
         report(&mut self.command(task, programs), threads)
             .with_context(|| format!("{self}: {}", self.advice()))
     }
 }
 
-impl Programs {
+impl EnginePrograms {
     fn echo_peers(&self) -> PathBuf {
         let built = || workspace_root().join(format!("target/peers/build/release/echo-peers{EXE_SUFFIX}"));
         self.peers.clone().unwrap_or_else(built)
@@ -144,7 +149,7 @@ impl Programs {
 
     /// Writes the model of a task for llama.cpp, unless it is there.
     /// Fails when `echo-peers` cannot.
-    pub(super) fn convert(&self, task: &Task) -> anyhow::Result<()> {
+    pub(super) fn convert(&self, task: &RaceTask) -> anyhow::Result<()> {
         if task.gguf.is_file() {
             return Ok(());
         }
@@ -156,12 +161,12 @@ impl Programs {
 }
 
 /// What a process says in the last line of its output.
-pub(crate) fn report(command: &mut Command, threads: usize) -> anyhow::Result<Rates> {
+pub(crate) fn report(command: &mut Command, threads: usize) -> anyhow::Result<RaceRates> {
     reports(command, threads)?.pop().context("it said nothing")
 }
 
 /// What a process says of each of its tasks, a line of JSON each; other lines are noise.
-pub(crate) fn reports(command: &mut Command, threads: usize) -> anyhow::Result<Vec<Rates>> {
+pub(crate) fn reports(command: &mut Command, threads: usize) -> anyhow::Result<Vec<RaceRates>> {
     // Each library reads its own; nobody gets more than the others.
     for name in ["RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
         command.env(name, threads.to_string());
@@ -180,11 +185,15 @@ mod tests {
     #[test]
     fn a_peer_that_is_missing_says_how_to_get_it() {
         let absent = PathBuf::from("/nowhere/program");
-        let programs = Programs { python: absent.clone(), peers: Some(absent) };
-        let said = |peer: Peer| peer.probe(&programs).unwrap_err().to_string();
-        assert!(said(Peer::Llama).contains("apt-get install cmake"), "{}", said(Peer::Llama));
-        assert!(said(Peer::Candle).contains("/nowhere/program is not there"));
-        assert!(said(Peer::Torch).contains("pip install torch transformers"), "{}", said(Peer::Torch));
+        let programs = EnginePrograms { python: absent.clone(), peers: Some(absent) };
+        let said = |peer: RivalEngine| peer.probe(&programs).unwrap_err().to_string();
+        assert!(said(RivalEngine::Llama).contains("apt-get install cmake"), "{}", said(RivalEngine::Llama));
+        assert!(said(RivalEngine::Candle).contains("/nowhere/program is not there"));
+        assert!(
+            said(RivalEngine::Torch).contains("pip install torch transformers"),
+            "{}",
+            said(RivalEngine::Torch)
+        );
     }
 
     #[cfg(unix)]

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// A prompt, and what follows it in each sample of the group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Task {
+pub struct RaceTask {
     /// A Hugging Face directory.
     pub model: PathBuf,
     /// The same model for llama.cpp.
@@ -31,7 +31,7 @@ pub struct Task {
 
 /// What one process reports. Rates are tokens a second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Rates {
+pub struct RaceRates {
     /// The prompt, up to the logits behind it.
     pub prefill_tok_s: f64,
     /// Decoding one sample, alone on the engine.
@@ -44,7 +44,7 @@ pub struct Rates {
     pub about: Value,
 }
 
-impl Task {
+impl RaceTask {
     /// A task on the model of `size`, of seeded random tokens.
     pub(crate) fn new(
         size: Size,
@@ -79,9 +79,9 @@ impl Task {
 }
 
 /// Medians of each figure; log-prob and description are those of the first.
-pub(super) fn median(runs: &[Rates]) -> Option<Rates> {
-    let of = |figure: fn(&Rates) -> f64| statistics::median(runs.iter().map(figure));
-    Some(Rates {
+pub(super) fn median(runs: &[RaceRates]) -> Option<RaceRates> {
+    let of = |figure: fn(&RaceRates) -> f64| statistics::median(runs.iter().map(figure));
+    Some(RaceRates {
         prefill_tok_s: of(|rates| rates.prefill_tok_s),
         single_tok_s: of(|rates| rates.single_tok_s),
         group_tok_s: of(|rates| rates.group_tok_s),

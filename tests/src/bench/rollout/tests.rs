@@ -1,16 +1,16 @@
 use super::*;
 use crate::models::random_weights;
 
-fn rates(figure: f64) -> Rates {
+fn rates(figure: f64) -> RaceRates {
     let about = json!({"cache_bytes_per_token": 114_688});
-    Rates { prefill_tok_s: figure, single_tok_s: figure, group_tok_s: figure, logprob: -1.0, about }
+    RaceRates { prefill_tok_s: figure, single_tok_s: figure, group_tok_s: figure, logprob: -1.0, about }
 }
 
-fn bench(peers: &[Peer]) -> RolloutBench {
+fn bench(peers: &[RivalEngine]) -> RolloutBench {
     RolloutBench {
         size: Size::B06,
         peers: peers.to_vec(),
-        programs: Programs { python: "python3".into(), peers: None },
+        programs: EnginePrograms { python: "python3".into(), peers: None },
         rounds: 3,
         prompt: 512,
         new: 128,
@@ -25,7 +25,7 @@ fn our_side_runs_a_task_and_its_numbers_are_those_it_scores() {
     let home = tempfile::tempdir().unwrap();
     let places = random_weights::places(Size::Tiny, home.path());
     random_weights::make(Size::Tiny, &places.0).unwrap();
-    let task = Task::new(
+    let task = RaceTask::new(
         Size::Tiny,
         places,
         [24, 3, 2, rayon::current_num_threads()],
@@ -48,7 +48,7 @@ fn our_side_runs_a_task_and_its_numbers_are_those_it_scores() {
 fn a_floor_of_bytes_is_all_of_the_bandwidth() {
     let config = Size::B06.config().unwrap();
     let bytes = 596_049_920.0 * 2.0 + 576.0 * 114_688.0;
-    let ceilings = Ceilings { read_gb_s: 37.0, f32_gflop_s: 235.0 };
+    let ceilings = ProcessorCeilings { read_gb_s: 37.0, f32_gflop_s: 235.0 };
     let shares = Shares::of(&config, &bench(&[]), &rates(37e9 / bytes), ceilings);
     assert!((shares.bandwidth - 1.0).abs() < 1e-9);
     // Weights alone are products of two operations each; attention over 512 to 640 tokens adds a tenth.
@@ -59,14 +59,14 @@ fn a_floor_of_bytes_is_all_of_the_bandwidth() {
 
 #[test]
 fn medians_are_held_to_the_goals() {
-    let bench = bench(&[Peer::Llama]);
+    let bench = bench(&[RivalEngine::Llama]);
     let task =
-        Task::new(Size::Tiny, ("m".into(), "g".into()), [8, 2, 2, 1], Precision::F32, DeviceChoice::Cpu)
+        RaceTask::new(Size::Tiny, ("m".into(), "g".into()), [8, 2, 2, 1], Precision::F32, DeviceChoice::Cpu)
             .unwrap();
     let race = |llama: f64| Race {
-        ceilings: vec![Ceilings { read_gb_s: 10.0, f32_gflop_s: 100.0 }; 3],
+        ceilings: vec![ProcessorCeilings { read_gb_s: 10.0, f32_gflop_s: 100.0 }; 3],
         ours: [30.0, 10.0, 20.0].map(rates).to_vec(),
-        peers: BTreeMap::from([(Peer::Llama, vec![rates(llama); 3])]),
+        peers: BTreeMap::from([(RivalEngine::Llama, vec![rates(llama); 3])]),
         loads: vec![0.0; 3],
     };
     let told = report(&bench, &task, &race(19.0), &Console::new(true)).unwrap();

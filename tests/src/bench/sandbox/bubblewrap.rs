@@ -2,7 +2,7 @@
 
 use super::Program;
 use anyhow::{Context as _, ensure};
-use echo_sandbox::isolation::{Limits, Requirements, WORK};
+use echo_sandbox::isolation::{Requirements, RunLimits, WORK};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -68,7 +68,7 @@ fn flags(requirements: &Requirements) -> anyhow::Result<Vec<String>> {
         }
     }
     DEVICES.iter().for_each(|device| flag(&["--dev-bind", device, device]));
-    let scratch = Limits::run().scratch.to_string();
+    let scratch = RunLimits::run().scratch.to_string();
     flag(&["--proc", "/proc", "--size", &scratch, "--tmpfs", WORK, "--chdir", WORK, "--remount-ro", "/"]);
     Ok(flags)
 }

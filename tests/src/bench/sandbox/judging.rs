@@ -4,7 +4,7 @@ use anyhow::ensure;
 use echo_sandbox::isolation::Sandbox;
 use echo_sandbox::programs::checkers::Checker;
 use echo_sandbox::programs::{
-    Checking, Judge, Language, Options, Submission, Suite, Test, TestStore, Verdict,
+    Checking, Judge, JudgeOptions, Language, ProgramVerdict, Submission, Suite, Test, TestStore,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ pub(super) const PAIRS: usize = PROGRAMS * INPUTS;
 const ROOM: u64 = 1 << 30;
 
 /// A judge, and what it is asked.
-pub(super) struct Bench {
+pub(super) struct JudgingBench {
     judge: Arc<Judge>,
     store: Arc<TestStore>,
     small: Vec<(Submission, Suite)>,
     large: Vec<(Submission, Suite)>,
 }
 
-impl Bench {
+impl JudgingBench {
     /// Puts the data of all tests into a store in `dir`.
     pub(super) fn prepare(sandbox: Arc<Sandbox>, dir: &Path) -> anyhow::Result<Self> {
         let store = Arc::new(TestStore::open(dir, ROOM)?);
@@ -67,11 +67,11 @@ impl Bench {
                 let mut judged = 0usize;
                 while let Some((submission, suite)) = asked.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (submission, suite) = (submission.clone(), suite.clone());
-                    let (store, options) = (Arc::clone(&self.store), Options::default());
+                    let (store, options) = (Arc::clone(&self.store), JudgeOptions::default());
                     for report in Judge::judge(&self.judge, submission, suite, store, options)? {
                         let (verdict, message) = (report.verdict, report.message);
                         ensure!(
-                            verdict == Verdict::Accepted,
+                            verdict == ProgramVerdict::Accepted,
                             "a right program is judged {verdict}: {message}"
                         );
                         judged += 1;

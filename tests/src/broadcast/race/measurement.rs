@@ -1,13 +1,13 @@
 //! From what was seen of a race to what is reported of it.
 
 use super::node_states::Fates;
-use super::{Account, LinkCheck, Mode, Race, Row, SOURCE, Samples, Site};
-use crate::broadcast::fluid_bound::{Bound, BoundNode};
-use crate::broadcast::recovery::{Course, Recovery, recovery};
+use super::{LinkCheck, Race, RaceMode, RaceRow, SOURCE, Samples, Site, SystemAccount};
+use crate::broadcast::fluid_bound::{BoundNode, FluidBound};
+use crate::broadcast::recovery::{DownloadCourse, Recovery, recovery};
 use crate::broadcast::report::{Busiest, NodeRow};
 use crate::broadcast::scratch_dir::medium;
-use crate::harness::netns::{Counters, Link};
-use crate::harness::process_usage::Usage;
+use crate::harness::netns::{Counters, HostLink};
+use crate::harness::process_usage::ProcessUsage;
 use echo_protocol::wire::rate::BytesPerSec;
 use echo_protocol::wire::time::UnixMillis;
 
@@ -20,21 +20,21 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// What was seen of a race.
 pub(super) struct Measured<'a> {
-    pub(super) mode: &'a Mode,
+    pub(super) mode: &'a RaceMode,
     pub(super) check: Option<LinkCheck>,
     pub(super) site: &'a Site,
     pub(super) published: UnixMillis,
     pub(super) fates: Fates,
     pub(super) samples: Samples,
     pub(super) differing: u64,
-    pub(super) account: Account,
+    pub(super) account: SystemAccount,
 }
 
 impl Race<'_> {
     /// The bound for the nodes that live, with the links that they had at first, and from `change`
     /// (seconds) on with those that they have on that site.
-    pub(super) fn bound(&self, fates: &Fates, change: Option<(f64, &Site)>) -> Bound {
-        let node = |link: Link, away_s| BoundNode {
+    pub(super) fn bound(&self, fates: &Fates, change: Option<(f64, &Site)>) -> FluidBound {
+        let node = |link: HostLink, away_s| BoundNode {
             up: link.up.unwrap_or(UNLIMITED),
             down: link.down.unwrap_or(UNLIMITED),
             away_s,
@@ -43,7 +43,7 @@ impl Race<'_> {
         let up = |site: &Site, host| site.link(host).up.unwrap_or(UNLIMITED).0 as f64;
         let later =
             |site: &Site| up(site, SOURCE) + fates.living().map(|(host, _)| up(site, host)).sum::<f64>();
-        Bound {
+        FluidBound {
             bytes: self.policies.bytes,
             source_up: self.broadcast.uplink,
             nodes,
@@ -52,7 +52,7 @@ impl Race<'_> {
     }
 
     /// What is reported of a race.
-    pub(super) fn row(&self, seen: Measured<'_>) -> Row {
+    pub(super) fn row(&self, seen: Measured<'_>) -> RaceRow {
         let Measured { mode, check, site, published, ref fates, ref samples, differing, ref account } = seen;
         let slowed = fates.fault_s.filter(|_| self.broadcast.faults.slow.is_some());
         let t_star_s = self.bound(fates, slowed.map(|at| (at, site))).seconds();
@@ -66,7 +66,7 @@ impl Race<'_> {
         let cpu: Vec<f64> =
             nodes.iter().filter(|node| !node.killed).filter_map(|node| node.cpu_s_per_gb).collect();
         let t_bcast_s = times.last().copied().filter(|_| complete == living && living > 0);
-        Row {
+        RaceRow {
             mode: mode.to_string(),
             nodes: self.broadcast.nodes,
             bytes: self.policies.bytes,
@@ -119,8 +119,8 @@ impl Race<'_> {
 
     fn busiest(&self, samples: &Samples, published: UnixMillis) -> Busiest {
         let hosts = || self.links.hosts.iter().enumerate().take(self.links.nodes().end() + 1);
-        let largest = |cap: fn(&Link) -> Option<BytesPerSec>, passed| {
-            let share = |(host, link): (usize, &Link)| {
+        let largest = |cap: fn(&HostLink) -> Option<BytesPerSec>, passed| {
+            let share = |(host, link): (usize, &HostLink)| {
                 Some(samples.busiest_second(host, published, passed)? / cap(link)?.0 as f64)
             };
             hosts().filter_map(share).reduce(f64::max)
@@ -129,13 +129,13 @@ impl Race<'_> {
     }
 
     fn recovery(&self, fault_s: f64, seen: &Measured<'_>) -> Recovery {
-        let course = |(host, fate): (usize, &super::node_states::Fate)| Course {
+        let course = |(host, fate): (usize, &super::node_states::Fate)| DownloadCourse {
             points: seen.samples.received(host, seen.published),
             complete_s: fate.complete_s,
         };
-        let courses: Vec<Course> = seen.fates.living().map(course).collect();
+        let courses: Vec<DownloadCourse> = seen.fates.living().map(course).collect();
         // What every node could go on to receive if the rest of its time were spent with the links that are left.
-        let left = Bound { capacity_change: None, ..self.bound(&seen.fates, Some((0.0, seen.site))) };
+        let left = FluidBound { capacity_change: None, ..self.bound(&seen.fates, Some((0.0, seen.site))) };
         let capacity =
             self.bound(&seen.fates, Some((0.0, seen.site))).capacity_change.map(|(_, later)| later);
         let shared = capacity.unwrap_or(f64::MAX) / left.nodes.len().max(1) as f64;
@@ -152,9 +152,9 @@ fn passed(samples: &Samples, published: UnixMillis, host: usize) -> Option<Count
 }
 
 /// What a host's process used at publication, and when it was last seen.
-fn used(samples: &Samples, published: UnixMillis, host: usize) -> Option<(Usage, Usage)> {
+fn used(samples: &Samples, published: UnixMillis, host: usize) -> Option<(ProcessUsage, ProcessUsage)> {
     let last = samples.all().iter().rev().find_map(|sample| sample.usage[host])?;
     let idle = samples.at(published)?.usage[host].unwrap_or_default();
     // A process that was started in between, or twice, counts from its own start.
-    Some((if idle.cpu_s > last.cpu_s { Usage::default() } else { idle }, last))
+    Some((if idle.cpu_s > last.cpu_s { ProcessUsage::default() } else { idle }, last))
 }

@@ -1,7 +1,7 @@
 //! Who has which link. Hosts are numbered: 0 is the source, 1 to N the nodes, then the liars, and the bootstrap node last.
 
 use crate::broadcast::options::{Broadcast, Span};
-use crate::harness::netns::Link;
+use crate::harness::netns::HostLink;
 use echo_protocol::wire::rate::BytesPerSec;
 use echo_protocol::wire::rng::Draws;
 
@@ -12,7 +12,7 @@ pub(crate) const SOURCE: usize = 0;
 #[derive(Clone, Debug)]
 pub(crate) struct Links {
     /// The link of each host, by its number.
-    pub(crate) hosts: Vec<Link>,
+    pub(crate) hosts: Vec<HostLink>,
     nodes: usize,
     liars: usize,
 }
@@ -23,13 +23,13 @@ impl Links {
         let mut draws = Draws::new(seed_of(broadcast.seed, "links"));
         let (nodes, liars) = (broadcast.nodes, broadcast.rotten);
         let unlimited = broadcast.own_caps;
-        let mut hosts = vec![Link { up: Some(broadcast.uplink), unlimited, ..Link::default() }];
+        let mut hosts = vec![HostLink { up: Some(broadcast.uplink), unlimited, ..HostLink::default() }];
         for index in 0..nodes + liars {
             let up = broadcast.uneven.map_or(broadcast.node_up, |span| draw(span, &mut draws));
             let nat = index < nodes && index + broadcast.nat >= nodes;
-            hosts.push(Link { up: Some(up), down: Some(broadcast.node_down), unlimited, nat });
+            hosts.push(HostLink { up: Some(up), down: Some(broadcast.node_down), unlimited, nat });
         }
-        hosts.push(Link { unlimited, ..Link::default() });
+        hosts.push(HostLink { unlimited, ..HostLink::default() });
         Self { hosts, nodes, liars }
     }
 

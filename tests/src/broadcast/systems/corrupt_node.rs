@@ -2,9 +2,9 @@
 //! with noise of the right length.
 
 use crate::broadcast::site::links::seed_of;
-use crate::harness::liar::{Learner, enter};
+use crate::harness::liar::{LearnerConnection, enter};
 use echo_protocol::net::snapshots::frames;
-use echo_protocol::net::snapshots::frames::{Answer, Ask, LEAF_BYTES, MAX_NEWS};
+use echo_protocol::net::snapshots::frames::{LEAF_BYTES, MAX_NEWS, PullMessage, ServeMessage};
 use echo_protocol::net::{Stream, protocol_names};
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::snapshot::blocks::{GroupMask, group_count, group_range};
@@ -63,11 +63,11 @@ impl RottenNode {
     }
 }
 
-async fn lie(stream: Stream, learner: &Learner) -> anyhow::Result<()> {
+async fn lie(stream: Stream, learner: &LearnerConnection) -> anyhow::Result<()> {
     use futures::AsyncReadExt as _;
     let (mut reading, mut writing) = stream.split();
-    let hello = frames::read::<Ask>(&mut reading).await?;
-    let Some((Ask::Hello { version, .. }, _)) = hello else { return Ok(()) };
+    let hello = frames::read::<PullMessage>(&mut reading).await?;
+    let Some((PullMessage::Hello { version, .. }, _)) = hello else { return Ok(()) };
     let manifest = manifest(learner, version).await?;
     let pieces = (0..manifest.pieces()).map(PieceIndex);
     let all = pieces.filter_map(|index| {
@@ -75,23 +75,23 @@ async fn lie(stream: Stream, learner: &Learner) -> anyhow::Result<()> {
         Some((index, GroupMask::all(group_count(length))))
     });
     for news in all.collect::<Vec<_>>().chunks(MAX_NEWS) {
-        send(&mut writing, &Answer::Have { news: news.to_vec() }, &[]).await?;
+        send(&mut writing, &ServeMessage::Have { news: news.to_vec() }, &[]).await?;
     }
-    while let Some((ask, _)) = frames::read::<Ask>(&mut reading).await? {
-        let Ask::Request { piece, groups, tree } = ask else { continue };
+    while let Some((ask, _)) = frames::read::<PullMessage>(&mut reading).await? {
+        let PullMessage::Request { piece, groups, tree } = ask else { continue };
         let Some(Piece { length, .. }) = manifest.piece(piece) else { continue };
         for (count, group) in groups.iter().enumerate() {
             let leaves = if tree && count == 0 && group_count(length) > 1 { group_count(length) } else { 0 };
             let range = group_range(length, group);
             let noise = leaves as usize * LEAF_BYTES + (range.end - range.start) as usize;
-            let answer = Answer::Group { piece, group, leaves };
+            let answer = ServeMessage::Group { piece, group, leaves };
             send(&mut writing, &answer, &vec![0x5a; noise]).await?;
         }
     }
     Ok(())
 }
 
-async fn manifest(learner: &Learner, version: PolicyVersion) -> anyhow::Result<Manifest> {
+async fn manifest(learner: &LearnerConnection, version: PolicyVersion) -> anyhow::Result<Manifest> {
     loop {
         let manifest = learner.manifest().await?.open()?;
         if manifest.version >= version {
@@ -103,7 +103,7 @@ async fn manifest(learner: &Learner, version: PolicyVersion) -> anyhow::Result<M
 
 async fn send(
     writing: &mut (impl futures::AsyncWrite + Unpin),
-    answer: &Answer,
+    answer: &ServeMessage,
     payload: &[u8],
 ) -> anyhow::Result<()> {
     let mut frame = Vec::new();

@@ -1,7 +1,7 @@
 //! Echo itself: a bootstrap node, `echo-learner publish` and nodes that relay, as an operator and volunteers would start them.
 
-use crate::broadcast::account::Account;
-use crate::broadcast::options::{Broadcast, Mode};
+use crate::broadcast::account::SystemAccount;
+use crate::broadcast::options::{Broadcast, RaceMode};
 use crate::broadcast::policies::Policies;
 use crate::broadcast::race::{Race, System};
 use crate::broadcast::site::Site;
@@ -9,8 +9,8 @@ use crate::broadcast::site::links::SOURCE;
 use crate::broadcast::systems::http::modified;
 use crate::broadcast::systems::json_lines::JsonLines;
 use crate::harness::binaries::Binaries;
-use crate::harness::network::{Layout, sign_list, start_bootstrap};
-use crate::harness::processes::{Output, Process};
+use crate::harness::network::{NetworkLayout, sign_list, start_bootstrap};
+use crate::harness::processes::{Process, ProcessOutput};
 use anyhow::{Context as _, ensure};
 use echo_protocol::program::keyfile;
 use echo_protocol::run::peer_list::ListedRun;
@@ -48,7 +48,7 @@ pub(crate) struct EchoSwarm {
     log: JsonLines,
     events: Vec<Value>,
     version: PolicyVersion,
-    layout: Layout,
+    layout: NetworkLayout,
     program: PathBuf,
 }
 
@@ -57,13 +57,13 @@ impl EchoSwarm {
     /// Fails with what could not be started, and the end of its log.
     pub(crate) async fn start(
         broadcast: &Broadcast,
-        mode: &Mode,
+        mode: &RaceMode,
         binaries: &Binaries,
         policies: &Policies,
         race: &Race<'_>,
         site: &Site,
     ) -> anyhow::Result<Self> {
-        let layout = Layout::create(race.dir())?;
+        let layout = NetworkLayout::create(race.dir())?;
         let key = keyfile::load_or_create(&layout.learner_identity())?.public();
         let host = race.links().bootstrap();
         let command = site.command(host, &binaries.bootstrap);
@@ -81,7 +81,7 @@ impl EchoSwarm {
             command.arg("--policy").arg(policy);
         }
         command.env("ECHO_LEARNER_LOG", LOG);
-        let learner = Process::start("learner", command, Output::Log(layout.log("learner")))?;
+        let learner = Process::start("learner", command, ProcessOutput::Log(layout.log("learner")))?;
         let mut swarm = Self {
             nodes: BTreeMap::new(),
             learner,
@@ -113,7 +113,7 @@ impl EchoSwarm {
             command.args(["--listen", &address]);
         }
         let name = format!("rotten-{host}");
-        self.liars.push(Process::start(&name, command, Output::Log(self.layout.log(&name)))?);
+        self.liars.push(Process::start(&name, command, ProcessOutput::Log(self.layout.log(&name)))?);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl System for EchoSwarm {
                 command.args([flag, &rate.to_string()]);
             }
         }
-        let log = Output::Log(self.layout.log(&name));
+        let log = ProcessOutput::Log(self.layout.log(&name));
         self.nodes.insert(host, Process::start(&name, command, log)?);
         Ok(())
     }
@@ -197,7 +197,7 @@ impl System for EchoSwarm {
         Ok(differing)
     }
 
-    fn account(&mut self) -> anyhow::Result<Account> {
+    fn account(&mut self) -> anyhow::Result<SystemAccount> {
         self.events.extend(self.log.look());
         let statuses: Vec<Value> = self.nodes.keys().map(|host| self.status(*host)).collect();
         let sum = |field: &str| -> Option<u64> {
@@ -210,7 +210,7 @@ impl System for EchoSwarm {
         let mut cut_off: Vec<String> = named.filter_map(Value::as_str).map(str::to_owned).collect();
         cut_off.sort();
         cut_off.dedup();
-        Ok(Account { duplicate_share, repairs: sum("repairs"), source_bytes, cut_off })
+        Ok(SystemAccount { duplicate_share, repairs: sum("repairs"), source_bytes, cut_off })
     }
 }
 
@@ -236,10 +236,10 @@ fn manifest(path: &Path) -> Option<Manifest> {
 
 fn run_file(
     broadcast: &Broadcast,
-    mode: &Mode,
+    mode: &RaceMode,
     policies: &Policies,
     site: &Site,
-    layout: &Layout,
+    layout: &NetworkLayout,
 ) -> anyhow::Result<Table> {
     let chunk = CHUNK_BYTES.min(policies.bytes / LEAST_CHUNKS).max(SMALLEST_CHUNK).next_power_of_two();
     let text = |path: PathBuf| path.to_str().map(str::to_owned).context("a path is not Unicode");

@@ -1,11 +1,11 @@
 //! Plain HTTP from the source to everyone: the star that needs no software of ours. The server is Python's, the clients are curl.
 
-use crate::broadcast::account::Account;
+use crate::broadcast::account::SystemAccount;
 use crate::broadcast::policies::Policies;
 use crate::broadcast::race::{Race, System};
 use crate::broadcast::site::Site;
 use crate::broadcast::site::links::SOURCE;
-use crate::harness::processes::{Output, Process};
+use crate::harness::processes::{Process, ProcessOutput};
 use anyhow::{Context as _, bail, ensure};
 use echo_protocol::program::clock;
 use echo_protocol::wire::time::UnixMillis;
@@ -42,13 +42,14 @@ impl HttpStar {
         let mut command = site.command(SOURCE, "python3");
         command.args(["-m", "http.server", &PORT.to_string(), "--bind", &address, "--directory"]);
         command.arg(policies.newest());
-        let mut server = Process::start("http-server", command, Output::Log(race.dir().join("server.log")))?;
+        let mut server =
+            Process::start("http-server", command, ProcessOutput::Log(race.dir().join("server.log")))?;
         let url = format!("http://{address}:{PORT}/model.safetensors");
         let begun = Instant::now();
         loop {
             let mut ask = site.command(SOURCE, "curl");
             ask.args(["--silent", "--head", "--output", "/dev/null", &url]);
-            let mut ask = Process::start("curl", ask, Output::Inherit)?;
+            let mut ask = Process::start("curl", ask, ProcessOutput::Inherit)?;
             if ask.wait(START_LIMIT).await?.success() {
                 break;
             }
@@ -111,7 +112,7 @@ impl System for HttpStar {
             .args(["--silent", "--show-error", "--fail", "--output"])
             .arg(self.target(host))
             .arg(&self.url);
-        let log = Output::Log(self.dir.join(format!("curl-{host}.log")));
+        let log = ProcessOutput::Log(self.dir.join(format!("curl-{host}.log")));
         self.clients.insert(host, Process::start(&format!("curl-{host}"), command, log)?);
         Ok(())
     }
@@ -124,8 +125,8 @@ impl System for HttpStar {
         Ok(u64::from(!same_files(&self.target(host), &self.file)?))
     }
 
-    fn account(&mut self) -> anyhow::Result<Account> {
-        Ok(Account { duplicate_share: Some(0.0), ..Account::default() })
+    fn account(&mut self) -> anyhow::Result<SystemAccount> {
+        Ok(SystemAccount { duplicate_share: Some(0.0), ..SystemAccount::default() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! A BitTorrent swarm in the same links: libtorrent from PyPI, in a virtual environment below `target/`.
 
-use crate::broadcast::account::Account;
+use crate::broadcast::account::SystemAccount;
 use crate::broadcast::policies::Policies;
 use crate::broadcast::race::{Race, System};
 use crate::broadcast::site::Site;
@@ -8,7 +8,7 @@ use crate::broadcast::site::links::SOURCE;
 use crate::broadcast::systems::http::{runs, same_files};
 use crate::broadcast::systems::json_lines::JsonLines;
 use crate::harness::cargo::workspace_root;
-use crate::harness::processes::{Output, Process};
+use crate::harness::processes::{Process, ProcessOutput};
 use anyhow::{Context as _, ensure};
 use echo_protocol::program::clock;
 use echo_protocol::wire::time::UnixMillis;
@@ -70,7 +70,7 @@ impl Torrent {
         fs::write(&driver, DRIVER).with_context(|| driver.display().to_string())?;
         let mut make = Command::new(&python);
         make.arg(&driver).arg("make").arg(policies.file()).arg(&torrent);
-        let mut make = Process::start("make-torrent", make, Output::Log(dir.join("make.log")))?;
+        let mut make = Process::start("make-torrent", make, ProcessOutput::Log(dir.join("make.log")))?;
         ensure!(make.wait(MAKE_LIMIT).await?.success(), "the torrent was not made:\n{}", make.log_tail());
         let has = |word: &str| words.iter().any(|other| other == word);
         let setup = Setup {
@@ -175,7 +175,8 @@ impl System for Torrent {
         command.arg(&setup.driver).arg("join").arg(config.to_string());
         let log = setup.dir.join(format!("torrent-{host}.log"));
         self.logs.entry(host).or_insert_with(|| JsonLines::new(log.clone()));
-        self.members.insert(host, Process::start(&format!("torrent-{host}"), command, Output::Log(log))?);
+        self.members
+            .insert(host, Process::start(&format!("torrent-{host}"), command, ProcessOutput::Log(log))?);
         Ok(())
     }
 
@@ -188,10 +189,13 @@ impl System for Torrent {
         Ok(u64::from(!same_files(&self.setup.home(host).join(name), &self.setup.file)?))
     }
 
-    fn account(&mut self) -> anyhow::Result<Account> {
+    fn account(&mut self) -> anyhow::Result<SystemAccount> {
         self.listen();
         let needed = self.setup.bytes * self.complete.len().max(1) as u64;
-        Ok(Account { duplicate_share: Some(self.redundant as f64 / needed as f64), ..Account::default() })
+        Ok(SystemAccount {
+            duplicate_share: Some(self.redundant as f64 / needed as f64),
+            ..SystemAccount::default()
+        })
     }
 }
 
@@ -212,7 +216,7 @@ async fn install() -> anyhow::Result<PathBuf> {
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE]);
     for command in [make, pip] {
-        let status = Process::start("pip", command, Output::Inherit)?.wait(INSTALL_LIMIT).await?;
+        let status = Process::start("pip", command, ProcessOutput::Inherit)?.wait(INSTALL_LIMIT).await?;
         ensure!(
             status.success(),
             "{PACKAGE} could not be installed from PyPI ({status}); without it, leave peer:libtorrent out"

@@ -2,7 +2,7 @@
 
 use super::entropy::Symbols;
 use anyhow::{Context, ensure};
-use echo_protocol::snapshot::delta::{Kind, Width, apply, encode, kind};
+use echo_protocol::snapshot::delta::{DeltaKind, Width, apply, encode, kind};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Instant;
@@ -53,8 +53,8 @@ impl Measure {
         let chunk = chunk.with_context(|| format!("the delta of chunk {nth} is refused"))?;
         ensure!(chunk == new, "the delta of chunk {nth} makes other bytes");
         match kind(&delta)? {
-            Kind::Sparse => self.sparse += 1,
-            Kind::Planes => self.planes += 1,
+            DeltaKind::Sparse => self.sparse += 1,
+            DeltaKind::Planes => self.planes += 1,
         }
         Ok(())
     }

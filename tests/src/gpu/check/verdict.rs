@@ -1,8 +1,8 @@
 //! What all steps came to: a table for people, one JSON object for scripts, and an exit code.
 
 use super::super::kit::Kit;
-use super::super::steps::{Outcome, Step};
-use crate::output::console::{NoDevice, Report};
+use super::super::steps::{GpuStep, GpuStepOutcome};
+use crate::output::console::{CommandReport, NoDevice};
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::PathBuf;
@@ -10,33 +10,33 @@ use std::time::Duration;
 
 /// A step that has ended.
 #[derive(Clone, Debug)]
-pub struct Ended {
-    step: Step,
+pub struct EndedStep {
+    step: GpuStep,
     seconds: f64,
-    outcome: Outcome,
+    outcome: GpuStepOutcome,
     skipped: bool,
     log: Option<PathBuf>,
 }
 
 /// What all of them came to.
 #[derive(Clone, Debug)]
-pub struct Verdict {
-    ended: Vec<Ended>,
+pub struct GpuVerdict {
+    ended: Vec<EndedStep>,
     kit: Kit,
     seconds: f64,
 }
 
-impl Ended {
-    pub(super) fn new(step: Step, seconds: f64, outcome: Outcome, log: PathBuf) -> Self {
+impl EndedStep {
+    pub(super) fn new(step: GpuStep, seconds: f64, outcome: GpuStepOutcome, log: PathBuf) -> Self {
         Self { step, seconds, outcome, skipped: false, log: Some(log) }
     }
 
-    pub(super) fn skipped(step: Step, why: String) -> Self {
-        Self { step, seconds: 0.0, outcome: Outcome::failed(why), skipped: true, log: None }
+    pub(super) fn skipped(step: GpuStep, why: String) -> Self {
+        Self { step, seconds: 0.0, outcome: GpuStepOutcome::failed(why), skipped: true, log: None }
     }
 
     fn json(&self) -> Value {
-        let Outcome { ok, figures, claims, reason, .. } = &self.outcome;
+        let GpuStepOutcome { ok, figures, claims, reason, .. } = &self.outcome;
         json!({
             "name": self.step.name(), "ok": ok, "skipped": self.skipped, "seconds": self.seconds,
             "figures": figures, "claims": claims, "reason": reason,
@@ -45,15 +45,15 @@ impl Ended {
 
     fn word(&self) -> &'static str {
         match (&self.outcome, self.skipped) {
-            (Outcome { ok: true, .. }, _) => "ok",
+            (GpuStepOutcome { ok: true, .. }, _) => "ok",
             (_, true) => "skipped",
-            (Outcome { absent: true, .. }, _) => "no device",
+            (GpuStepOutcome { absent: true, .. }, _) => "no device",
             _ => "FAILED",
         }
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} after {:.1} s", self.word(), self.seconds)?;
         if let Some(reason) = &self.outcome.reason {
@@ -66,8 +66,8 @@ impl fmt::Display for Ended {
     }
 }
 
-impl Verdict {
-    pub(super) fn new(ended: Vec<Ended>, kit: &Kit, took: Duration) -> Self {
+impl GpuVerdict {
+    pub(super) fn new(ended: Vec<EndedStep>, kit: &Kit, took: Duration) -> Self {
         Self { ended, kit: kit.clone(), seconds: took.as_secs_f64() }
     }
 
@@ -85,10 +85,10 @@ impl Verdict {
     ///
     /// # Errors
     /// [`NoDevice`] when no step had one.
-    pub fn report(&self) -> anyhow::Result<Report> {
+    pub fn report(&self) -> anyhow::Result<CommandReport> {
         match self.nothing_to_try() {
             true => Err(NoDevice(self.json()).into()),
-            false => Ok(Report { passed: self.passed(), json: self.json() }),
+            false => Ok(CommandReport { passed: self.passed(), json: self.json() }),
         }
     }
 
@@ -96,13 +96,13 @@ impl Verdict {
     #[must_use]
     pub fn json(&self) -> Value {
         let found = |name: &str| {
-            let survey = self.ended.iter().find(|ended| ended.step == Step::Survey);
+            let survey = self.ended.iter().find(|ended| ended.step == GpuStep::Survey);
             survey.and_then(|survey| survey.outcome.figures.get(name)).cloned().unwrap_or(Value::Null)
         };
         let claims: Vec<&Value> = self.ended.iter().flat_map(|ended| &ended.outcome.claims).collect();
         json!({
             "passed": self.passed(),
-            "steps": self.ended.iter().map(Ended::json).collect::<Vec<_>>(),
+            "steps": self.ended.iter().map(EndedStep::json).collect::<Vec<_>>(),
             "claims": claims,
             "device": found("device"), "driver": found("driver"),
             "commit": self.kit.commit, "kit": self.kit, "seconds": self.seconds,
@@ -158,20 +158,20 @@ fn rows(name: &str, value: &Value) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn ended(step: Step, outcome: Outcome) -> Ended {
-        Ended::new(step, 1.5, outcome, PathBuf::from("log.txt"))
+    fn ended(step: GpuStep, outcome: GpuStepOutcome) -> EndedStep {
+        EndedStep::new(step, 1.5, outcome, PathBuf::from("log.txt"))
     }
 
-    fn verdict(steps: Vec<Ended>) -> Verdict {
-        Verdict::new(steps, &Kit { commit: "abc".into(), ..Kit::default() }, Duration::from_secs(2))
+    fn verdict(steps: Vec<EndedStep>) -> GpuVerdict {
+        GpuVerdict::new(steps, &Kit { commit: "abc".into(), ..Kit::default() }, Duration::from_secs(2))
     }
 
     #[test]
     fn a_failure_is_told_from_a_missing_device() {
-        let good = || ended(Step::Survey, Outcome::default());
-        let absent = || ended(Step::Train, Outcome::absent("no card".into()));
-        let bad = || ended(Step::Vectors, Outcome::failed("off by one".into()));
-        let skipped = || Ended::skipped(Step::Wgpu, "no time".into());
+        let good = || ended(GpuStep::Survey, GpuStepOutcome::default());
+        let absent = || ended(GpuStep::Train, GpuStepOutcome::absent("no card".into()));
+        let bad = || ended(GpuStep::Vectors, GpuStepOutcome::failed("off by one".into()));
+        let skipped = || EndedStep::skipped(GpuStep::Wgpu, "no time".into());
         let passed = |steps| {
             verdict(steps).report().map(|report| report.passed).map_err(|error| error.is::<NoDevice>())
         };
@@ -184,12 +184,14 @@ mod tests {
 
     #[test]
     fn the_object_names_device_and_commit_and_the_table_shows_every_figure() {
-        let mut survey = Outcome::default();
+        let mut survey = GpuStepOutcome::default();
         survey.figures.insert("device".into(), json!("Card 9"));
         survey.figures.insert("copy".into(), json!({"gb_s": 1234.5, "share": 0.001}));
         survey.claims.push(json!({"claim": "it answers", "holds": false}));
-        let verdict =
-            verdict(vec![ended(Step::Survey, survey), ended(Step::Loop, Outcome::failed("a\nb".into()))]);
+        let verdict = verdict(vec![
+            ended(GpuStep::Survey, survey),
+            ended(GpuStep::Loop, GpuStepOutcome::failed("a\nb".into())),
+        ]);
         let json = verdict.json();
         assert_eq!(
             (&json["device"], &json["commit"], &json["passed"]),

@@ -2,7 +2,7 @@
 
 use crate::harness::statistics::median;
 use candle_core::{DType, Device, Tensor};
-use echo_learner::training::device::DeviceChoice;
+use echo_learner::training::device::TrainDevice;
 use echo_policy::training::decoder::Compute;
 use serde::Serialize;
 use std::time::Instant;
@@ -12,7 +12,7 @@ const TIMES: usize = 20;
 
 /// What a device can do at most.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Ceilings {
+pub(super) struct CardCeilings {
     /// Copying within its memory, bytes read and written, in GB/s.
     pub(super) copy_gb_s: f64,
     /// Products of matrices, bf16 on a card and f32 on the processor, in TFLOP/s.
@@ -22,13 +22,13 @@ pub(super) struct Ceilings {
 /// The device that the learner would train on: the first card, or in a rehearsal the processor.
 pub(super) fn learner_device(rehearse: bool) -> anyhow::Result<Device> {
     Ok(match rehearse {
-        true => DeviceChoice::Cpu.open(Compute::F32)?,
-        false => DeviceChoice::Cuda(0).open(Compute::Bf16)?,
+        true => TrainDevice::Cpu.open(Compute::F32)?,
+        false => TrainDevice::Cuda(0).open(Compute::Bf16)?,
     })
 }
 
 /// Measures with random numbers: products of zeros are faster.
-pub(super) fn ceilings(device: &Device) -> candle_core::Result<Ceilings> {
+pub(super) fn ceilings(device: &Device) -> candle_core::Result<CardCeilings> {
     let cpu = device.is_cpu();
     let (bytes, side) = if cpu { (1usize << 26, 512usize) } else { (1 << 30, 8192) };
     let from = Tensor::zeros(bytes / 4, DType::F32, device)?;
@@ -38,7 +38,7 @@ pub(super) fn ceilings(device: &Device) -> candle_core::Result<Ceilings> {
     let operand = || Tensor::randn(0f32, 1.0, (side, side), device)?.to_dtype(dtype);
     let (a, b) = (operand()?, operand()?);
     let product = seconds(device, || a.matmul(&b).map(drop))?;
-    Ok(Ceilings {
+    Ok(CardCeilings {
         copy_gb_s: 2.0 * bytes as f64 / copy / 1e9,
         product_tflop_s: 2.0 * (side as f64).powi(3) / product / 1e12,
     })

@@ -1,13 +1,13 @@
 //! How fast a device generates: one response, groups behind a prompt that they share, the prompt itself; `transformers` on the same prompts.
 
-use super::card::{Ceilings, ceilings, learner_device};
-use super::{Outcome, StepOptions};
-use crate::bench::rollout::{Rates, Size, TORCH, Task, report_of, reports_of};
+use super::card::{CardCeilings, ceilings, learner_device};
+use super::{GpuStepOutcome, StepOptions};
+use crate::bench::rollout::{RaceRates, RaceTask, Size, TORCH, report_of, reports_of};
 use crate::models::random_weights::{make, places};
 use anyhow::Context as _;
 use echo_policy::generation::device::DeviceChoice;
 use echo_policy::model::precision::Precision;
-use echo_policy::training::flops::Work;
+use echo_policy::training::flops::ScoringWork;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use std::process::Command;
 const FULL: ([usize; 2], &[usize]) = ([512, 128], &[16, 64, 256]);
 const SMALL: ([usize; 2], &[usize]) = ([24, 8], &[2, 4]);
 
-pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
+pub(super) fn run(options: &StepOptions, outcome: &mut GpuStepOutcome) -> anyhow::Result<()> {
     let choice = options.cuda()?.choice();
     let groups = Groups::new(&options.dir, options.rehearse, Precision::Bf16, choice)?;
     groups.ours(outcome);
@@ -54,7 +54,7 @@ impl Groups {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let task = |samples: usize| {
             let numbers = [prompt, new, samples, threads];
-            let task = Task::new(size, places.clone(), numbers, precision, device.clone())?;
+            let task = RaceTask::new(size, places.clone(), numbers, precision, device.clone())?;
             let path = dir.join(format!("group-of-{samples}.json"));
             std::fs::write(&path, serde_json::to_vec(&task)?).with_context(|| path.display().to_string())?;
             Ok((samples, path))
@@ -70,7 +70,7 @@ impl Groups {
     }
 
     /// Ours, each in a process of its own.
-    pub(super) fn ours(&self, outcome: &mut Outcome) {
+    pub(super) fn ours(&self, outcome: &mut GpuStepOutcome) {
         for (samples, path) in &self.tasks {
             let run = || {
                 let mut command = Command::new(std::env::current_exe()?);
@@ -81,7 +81,7 @@ impl Groups {
     }
 
     /// The same with `transformers`, where Python has it.
-    fn torch(&self, device: &str, outcome: &mut Outcome) {
+    fn torch(&self, device: &str, outcome: &mut GpuStepOutcome) {
         if !super::train::has_torch() {
             outcome.figure("torch", "python3 cannot import torch and transformers: not measured");
             return;
@@ -99,7 +99,7 @@ impl Groups {
         }
     }
 
-    fn take(&self, name: &str, rates: anyhow::Result<Rates>, outcome: &mut Outcome) {
+    fn take(&self, name: &str, rates: anyhow::Result<RaceRates>, outcome: &mut GpuStepOutcome) {
         match rates {
             Ok(rates) => outcome.figure(name, &rates),
             Err(error) => outcome.part(name, Err(error)),
@@ -107,7 +107,7 @@ impl Groups {
     }
 
     /// What ours uses of what the card can do: bytes that one response has to read, and operations that the prompt takes.
-    fn shares(&self, found: &Ceilings, outcome: &mut Outcome) {
+    fn shares(&self, found: &CardCeilings, outcome: &mut GpuStepOutcome) {
         let Some(ours) = self
             .tasks
             .first()
@@ -121,7 +121,7 @@ impl Groups {
         let cached = ours["about"]["cache_bytes_per_token"].as_f64().unwrap_or_default();
         let bytes = config.parameter_count() as f64 * 2.0 + (self.prompt + self.new / 2) as f64 * cached;
         let prompt = self.prompt as u64;
-        let work = Work { tokens: prompt, targets: 1, pairs: prompt * (prompt + 1) / 2 };
+        let work = ScoringWork { tokens: prompt, targets: 1, pairs: prompt * (prompt + 1) / 2 };
         let flops = config.forward_flops(&work) / prompt as f64;
         outcome.figure("ceilings", found);
         // A copy reads and writes; a response only reads.

@@ -1,7 +1,7 @@
 //! What there is on the machine.
 
 use super::card::{ceilings, learner_device};
-use super::{Outcome, StepOptions};
+use super::{GpuStepOutcome, StepOptions};
 use crate::harness::binaries::Binaries;
 use crate::harness::machine;
 use anyhow::{Context as _, ensure};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
+pub(super) fn run(options: &StepOptions, outcome: &mut GpuStepOutcome) -> anyhow::Result<()> {
     outcome.figure("machine", machine::describe());
     let listed = hardware(&options.dir);
     if let Ok(listed) = &listed {

@@ -1,7 +1,7 @@
 //! How fast the learner trains, beside PyTorch: `echo-learner bench` on the shape of Qwen3-0.6B, and the reference models' gradients on the device.
 
 use super::card::{ceilings, learner_device};
-use super::{Outcome, StepOptions};
+use super::{GpuStepOutcome, StepOptions};
 use crate::gpu::kit;
 use crate::gpu::libraries::OF_OTHERS;
 use crate::harness::binaries::Binaries;
@@ -21,7 +21,7 @@ const SMALL: (usize, [usize; 2]) = (256, [32, 128]);
 /// Steps that are timed, after one that is not.
 const STEPS: usize = 5;
 
-pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
+pub(super) fn run(options: &StepOptions, outcome: &mut GpuStepOutcome) -> anyhow::Result<()> {
     options.cuda()?;
     let size = if options.rehearse { Size::Tiny } else { Size::B06 };
     let model = options.dir.join("model");
@@ -61,7 +61,7 @@ pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Resul
 }
 
 /// Keeps a report, with the share of what the device can do.
-fn take(name: &str, report: anyhow::Result<Value>, peak: f64, outcome: &mut Outcome) -> Option<Value> {
+fn take(name: &str, report: anyhow::Result<Value>, peak: f64, outcome: &mut GpuStepOutcome) -> Option<Value> {
     match report {
         Ok(mut report) => {
             if let (Some(tflops), Value::Object(fields)) = (report["tflops"].as_f64(), &mut report) {
@@ -78,7 +78,7 @@ fn take(name: &str, report: anyhow::Result<Value>, peak: f64, outcome: &mut Outc
 }
 
 /// Losses and gradients of the reference models in f32: the bench compares them before its steps.
-fn gradients(options: &StepOptions, model: &Path, outcome: &mut Outcome) -> anyhow::Result<()> {
+fn gradients(options: &StepOptions, model: &Path, outcome: &mut GpuStepOutcome) -> anyhow::Result<()> {
     let Some(models) = kit::models()? else {
         outcome.figure("gradients", "no reference models were packed: not compared");
         return Ok(());
@@ -131,7 +131,7 @@ fn peer(options: &StepOptions, model: &Path, sequences: usize, length: usize) ->
     let mut found = last_line(python)?;
     let config = echo_policy::model::config::ModelConfig::from_file(&model.join("config.json"))?;
     let (count, length) = (sequences as u64, length as u64);
-    let work = echo_policy::training::flops::Work {
+    let work = echo_policy::training::flops::ScoringWork {
         tokens: count * (length - 1),
         targets: count * (length - 1),
         pairs: count * (length - 1) * length / 2,

@@ -1,12 +1,12 @@
 //! A whole network on this machine: the demo's task, with the learner on the card, and a node each on CUDA, wgpu and the processor.
 
-use super::{Outcome, StepOptions};
-use crate::demo::{self, Demo, Faults, STALENESS_BUDGET};
-use crate::harness::network::{Network, NodeConfig, section};
+use super::{GpuStepOutcome, StepOptions};
+use crate::demo::{self, Demo, DemoFaults, STALENESS_BUDGET};
+use crate::harness::network::{TestNetwork, TestNodeConfig, section};
 use crate::output::console::Console;
 use anyhow::Context as _;
 use echo_learner::storage::run_dir::RunDir;
-use echo_learner::telemetry::summary::Summary;
+use echo_learner::telemetry::summary::RunSummary;
 use echo_policy::generation::device::DeviceChoice;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const SMALL_WARM_UP: i64 = 20;
 /// Least gain of accuracy over 200 updates, of held-out orders; the demo's own gain over 600 is 0.4.
 const LEAST_GAIN: f64 = 0.15;
 
-pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
+pub(super) async fn run(options: &StepOptions, outcome: &mut GpuStepOutcome) -> anyhow::Result<()> {
     let cuda = options.cuda()?;
     let wgpu = options.vulkan().ok().map(|found| found.choice());
     let wgpu = wgpu.filter(|_| !options.rehearse || options.software);
@@ -31,7 +31,7 @@ pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow:
         nodes: devices.len(),
         updates,
         dir: options.dir.join("network"),
-        faults: Faults::default(),
+        faults: DemoFaults::default(),
         build: false,
     };
     let mut config = demo::network(&demo)?;
@@ -44,14 +44,14 @@ pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow:
         section(settings, "evaluation")?.insert("orders".into(), Value::Integer(64));
     }
     config.nodes = devices.iter().zip(1..).map(|(device, number)| node(device, number)).collect();
-    let network = Network::start(config).await?;
+    let network = TestNetwork::start(config).await?;
     let layout = network.layout().clone();
     let driven = demo::drive(&demo, network, &Console::new(true)).await;
     // Also when somebody did not end as they should: what was learned by then is there.
     outcome.part("the network", driven.map(drop));
     let path = RunDir::new(&layout.run_dir()).summary();
     let text = std::fs::read(&path).context("the learner has not come to its end")?;
-    let summary: Summary = serde_json::from_slice(&text)?;
+    let summary: RunSummary = serde_json::from_slice(&text)?;
 
     let groups: BTreeMap<String, _> = (devices.iter().zip(1..))
         .map(|(device, number)| {
@@ -87,8 +87,8 @@ fn name(device: &DeviceChoice, number: usize) -> String {
     format!("node-{number}-{}", kind.split(':').next().unwrap_or_default())
 }
 
-fn node(device: &DeviceChoice, number: usize) -> NodeConfig {
-    NodeConfig {
+fn node(device: &DeviceChoice, number: usize) -> TestNodeConfig {
+    TestNodeConfig {
         name: name(device, number),
         threads: 1,
         device: device.clone(),

@@ -1,11 +1,11 @@
 //! Whether a device's numbers are right: reference models, random prompts against the f32 reference, and draws that one device makes and
 //! another one audits.
 
-use super::{Outcome, StepOptions};
+use super::{GpuStepOutcome, StepOptions};
 use crate::gpu::kit;
 use echo_policy::audit::{Audit, Draw, Tolerance};
 use echo_policy::bench_models::tokens;
-use echo_policy::conformance::backends::{Agreement, Limits, compare, models, prompts};
+use echo_policy::conformance::backends::{Agreement, AgreementLimits, compare, models, prompts};
 use echo_policy::conformance::vectors::models::{VALUE_TOLERANCE, check_backend};
 use echo_policy::generation::device::Device;
 use echo_policy::generation::{Backend, Completion, CpuBackend, Generation, Policy, SampleRequest};
@@ -42,7 +42,7 @@ impl Amount {
     pub(super) const LEAST: Self = Self { prompts: 10, longest: 40, orders: 1 };
 }
 
-pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
+pub(super) fn run(options: &StepOptions, outcome: &mut GpuStepOutcome) -> anyhow::Result<()> {
     let device = options.open_cuda()?;
     check(
         &device,
@@ -54,7 +54,7 @@ pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Resul
 }
 
 /// Checks `device` in some precisions.
-pub(super) fn check(device: &Device, precisions: &[Precision], amount: Amount, outcome: &mut Outcome) {
+pub(super) fn check(device: &Device, precisions: &[Precision], amount: Amount, outcome: &mut GpuStepOutcome) {
     for &precision in precisions {
         let done = reference_models(device, precision, outcome);
         outcome.part(&format!("reference models in {precision}"), done);
@@ -65,7 +65,11 @@ pub(super) fn check(device: &Device, precisions: &[Precision], amount: Amount, o
     }
 }
 
-fn reference_models(device: &Device, precision: Precision, outcome: &mut Outcome) -> anyhow::Result<()> {
+fn reference_models(
+    device: &Device,
+    precision: Precision,
+    outcome: &mut GpuStepOutcome,
+) -> anyhow::Result<()> {
     let Some(models) = kit::models()? else {
         outcome.figure("models", "no reference models were packed: not compared");
         return Ok(());
@@ -83,7 +87,7 @@ fn random_prompts(
     device: &Device,
     precision: Precision,
     amount: Amount,
-    outcome: &mut Outcome,
+    outcome: &mut GpuStepOutcome,
 ) -> anyhow::Result<()> {
     let (mut of_reference, mut of_cpu) = (Agreement::default(), Agreement::default());
     let models = models()?;
@@ -102,7 +106,7 @@ fn random_prompts(
         "{} random prompts in {precision} are within the limits of the f32 reference",
         of_reference.prompts
     );
-    outcome.claim(&claim, !of_reference.exceeds(Limits::of(precision)));
+    outcome.claim(&claim, !of_reference.exceeds(AgreementLimits::of(precision)));
     Ok(())
 }
 
@@ -131,7 +135,12 @@ impl Distance {
 }
 
 /// Both ways: the device draws and the processor audits, then the other way round.
-fn draws(device: &Device, precision: Precision, orders: u64, outcome: &mut Outcome) -> anyhow::Result<()> {
+fn draws(
+    device: &Device,
+    precision: Precision,
+    orders: u64,
+    outcome: &mut GpuStepOutcome,
+) -> anyhow::Result<()> {
     let mut sums = [Audited::default(); 2];
     let mut same = 0;
     let mut drawn = 0;

@@ -2,11 +2,11 @@
 
 use super::generate::Groups;
 use super::vectors::{self, Amount};
-use super::{Outcome, StepOptions};
+use super::{GpuStepOutcome, StepOptions};
 use echo_policy::generation::device::About;
 use echo_policy::model::precision::Precision;
 
-pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
+pub(super) fn run(options: &StepOptions, outcome: &mut GpuStepOutcome) -> anyhow::Result<()> {
     let found = options.vulkan()?;
     outcome.figure("adapter", &found);
     let imitated = matches!(found.about, About::Wgpu { adapter: "software", .. });

@@ -2,7 +2,7 @@
 
 use super::PATIENCE;
 use echo_protocol::net::snapshots::frames;
-use echo_protocol::net::snapshots::frames::{Answer, Ask};
+use echo_protocol::net::snapshots::frames::{PullMessage, ServeMessage};
 use echo_protocol::net::{Host, PeerId, Stream, protocol_names};
 use echo_protocol::snapshot::blocks::{GroupMask, group_count, group_range};
 use echo_protocol::snapshot::manifest::{Manifest, PieceIndex};
@@ -26,24 +26,25 @@ pub async fn receive(
     manifest: &Manifest,
 ) -> anyhow::Result<BTreeMap<ChunkIndex, Vec<u8>>> {
     let mut stream = timeout(PATIENCE, host.open_stream(parent, protocol_names::CHUNKS)).await??;
-    say(&mut stream, &Ask::Hello { version: manifest.version, manifest: manifest.id() }).await?;
+    say(&mut stream, &PullMessage::Hello { version: manifest.version, manifest: manifest.id() }).await?;
     let mut parts: BTreeMap<u32, (GroupMask, Vec<u8>)> = BTreeMap::new();
     for index in 0..manifest.chunks.len() as u32 {
         let length = length(manifest, index);
         let groups = GroupMask::all(group_count(length));
-        say(&mut stream, &Ask::Request { piece: PieceIndex(index), groups, tree: false }).await?;
+        say(&mut stream, &PullMessage::Request { piece: PieceIndex(index), groups, tree: false }).await?;
         parts.insert(index, (groups, vec![0; length as usize]));
     }
     stream.flush().await?;
     while parts.values().any(|(missing, _)| !missing.is_empty()) {
         // A parent that drops the stream resets it: that is an end like any other.
-        let Ok(Ok(Some((answer, payload)))) = timeout(SILENCE, frames::read::<Answer>(&mut stream)).await
+        let Ok(Ok(Some((answer, payload)))) =
+            timeout(SILENCE, frames::read::<ServeMessage>(&mut stream)).await
         else {
             break;
         };
         match answer {
-            Answer::Have { .. } => {}
-            Answer::Group { piece, group, .. } => {
+            ServeMessage::Have { .. } => {}
+            ServeMessage::Group { piece, group, .. } => {
                 let Some((missing, bytes)) = parts.get_mut(&piece.0) else { break };
                 let range = group_range(length(manifest, piece.0), group);
                 let place = bytes.get_mut(range.start as usize..range.end as usize);
@@ -53,7 +54,7 @@ pub async fn receive(
                 }
                 missing.remove(group);
             }
-            Answer::Refused => break,
+            ServeMessage::Refused => break,
         }
     }
     let whole = parts.into_iter().filter(|(_, (missing, _))| missing.is_empty());
@@ -65,7 +66,7 @@ fn length(manifest: &Manifest, index: u32) -> u64 {
     range.end - range.start
 }
 
-async fn say(stream: &mut Stream, ask: &Ask) -> anyhow::Result<()> {
+async fn say(stream: &mut Stream, ask: &PullMessage) -> anyhow::Result<()> {
     let mut frame = Vec::new();
     frames::put_head(&mut frame, ask, 0)?;
     Ok(stream.write_all(&frame).await?)

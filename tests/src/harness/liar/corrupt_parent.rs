@@ -4,7 +4,7 @@ use super::{Liar, PATIENCE};
 use anyhow::Context as _;
 use echo_protocol::net::peer_id::key_of_peer;
 use echo_protocol::net::snapshots::frames;
-use echo_protocol::net::snapshots::frames::{Answer, Ask, MAX_NEWS};
+use echo_protocol::net::snapshots::frames::{MAX_NEWS, PullMessage, ServeMessage};
 use echo_protocol::net::{IncomingStreams, Stream, protocol_names};
 use echo_protocol::snapshot::blocks::{GROUP_BYTES, GroupMask, GroupTree, group_count, group_range};
 use echo_protocol::snapshot::manifest::PieceIndex;
@@ -44,12 +44,12 @@ impl RottenParent {
         let all = |bytes: &Vec<u8>| GroupMask::all(group_count(bytes.len() as u64));
         let news: Vec<_> = self.chunks.iter().map(|(i, bytes)| (PieceIndex(i.0), all(bytes))).collect();
         for news in news.chunks(MAX_NEWS) {
-            say(&mut stream, &Answer::Have { news: news.to_vec() }, &[]).await?;
+            say(&mut stream, &ServeMessage::Have { news: news.to_vec() }, &[]).await?;
         }
         let fed = async {
             // Hanging up resets the stream: that is an end like any other.
-            while let Ok(Some((ask, _))) = frames::read::<Ask>(&mut stream).await {
-                if let Ask::Request { piece, groups, tree } = ask
+            while let Ok(Some((ask, _))) = frames::read::<PullMessage>(&mut stream).await {
+                if let PullMessage::Request { piece, groups, tree } = ask
                     && self.feed(&mut stream, piece, groups, tree).await.is_err()
                 {
                     return;
@@ -80,14 +80,14 @@ impl RottenParent {
             }
             let first = std::mem::take(&mut tree) && bytes.len() > GROUP_BYTES;
             let leaves = if first { leaves.leaves() } else { &[] };
-            let answer = Answer::Group { piece, group, leaves: leaves.len() as u32 };
+            let answer = ServeMessage::Group { piece, group, leaves: leaves.len() as u32 };
             say(stream, &answer, &[leaves.as_flattened(), &part].concat()).await?;
         }
         Ok(())
     }
 }
 
-async fn say(stream: &mut Stream, answer: &Answer, payload: &[u8]) -> anyhow::Result<()> {
+async fn say(stream: &mut Stream, answer: &ServeMessage, payload: &[u8]) -> anyhow::Result<()> {
     let mut frame = Vec::new();
     frames::put_head(&mut frame, answer, payload.len())?;
     frame.extend_from_slice(payload);

@@ -3,7 +3,7 @@
 use super::{PATIENCE, PAUSE};
 use anyhow::{Context as _, bail};
 use echo_protocol::control::heartbeat::{HEARTBEAT_EVERY_MS, Heartbeat};
-use echo_protocol::control::requests::{Peer, Request, Response};
+use echo_protocol::control::requests::{ControlRequest, ControlResponse, Peer};
 use echo_protocol::net::{Host, Multiaddr, PeerId};
 use echo_protocol::run::charter::Charter;
 use echo_protocol::run::epoch::Epoch;
@@ -20,7 +20,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
 /// What the learner says in answer to a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct HeartbeatNews {
     /// The life of the learner that answered.
     pub epoch: Epoch,
     /// The newest published version.
@@ -33,19 +33,25 @@ pub struct News {
 
 /// The line to the learner.
 #[derive(Clone)]
-pub struct Learner {
+pub struct LearnerConnection {
     host: Host,
     peer: PeerId,
     relays: bool,
-    news: watch::Sender<News>,
+    news: watch::Sender<HeartbeatNews>,
     /// The last order that came.
     last: watch::Sender<Option<HeldOrder>>,
 }
 
-impl Learner {
+impl LearnerConnection {
     /// The line to the learner `peer`; `relays` is what heartbeats say.
     pub(crate) fn new(host: Host, peer: PeerId, relays: bool) -> Self {
-        Self { host, peer, relays, news: watch::Sender::new(News::default()), last: watch::Sender::new(None) }
+        Self {
+            host,
+            peer,
+            relays,
+            news: watch::Sender::new(HeartbeatNews::default()),
+            last: watch::Sender::new(None),
+        }
     }
 
     /// The peer id of the learner.
@@ -59,8 +65,8 @@ impl Learner {
     /// # Errors
     /// When it is not answered, like all questions here.
     pub async fn charter(&self) -> anyhow::Result<Signed<Charter>> {
-        match self.ask(&Request::Charter).await? {
-            Response::Charter(charter) => Ok(charter),
+        match self.ask(&ControlRequest::Charter).await? {
+            ControlResponse::Charter(charter) => Ok(charter),
             other => bail!("the learner answered {other:?}"),
         }
     }
@@ -69,7 +75,7 @@ impl Learner {
     ///
     /// # Errors
     /// When it is not answered.
-    pub async fn beat(&self) -> anyhow::Result<News> {
+    pub async fn beat(&self) -> anyhow::Result<HeartbeatNews> {
         let heartbeat = Heartbeat {
             epoch: self.news.borrow().epoch,
             installed: self.news.borrow().newest,
@@ -77,11 +83,11 @@ impl Learner {
             relays: self.relays,
             ..Heartbeat::default()
         };
-        match self.ask(&Request::Heartbeat(heartbeat)).await? {
-            Response::News { epoch, newest, neighbourhood, ended, .. } => {
+        match self.ask(&ControlRequest::Heartbeat(heartbeat)).await? {
+            ControlResponse::News { epoch, newest, neighbourhood, ended, .. } => {
                 // A heartbeat that names no neighbourhood is told of it every time.
                 let parent = neighbourhood.and_then(|named| named.parent().cloned());
-                let news = News { epoch, newest, parent, ended };
+                let news = HeartbeatNews { epoch, newest, parent, ended };
                 self.news.send_replace(news.clone());
                 Ok(news)
             }
@@ -93,7 +99,11 @@ impl Learner {
     ///
     /// # Errors
     /// When they are not within [`PATIENCE`].
-    pub async fn news(&self, what: &str, wanted: impl Fn(&News) -> bool) -> anyhow::Result<News> {
+    pub async fn news(
+        &self,
+        what: &str,
+        wanted: impl Fn(&HeartbeatNews) -> bool,
+    ) -> anyhow::Result<HeartbeatNews> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let news = self.beat().await?;
@@ -121,8 +131,8 @@ impl Learner {
     /// # Errors
     /// When it is not answered, or there is none.
     pub async fn manifest(&self) -> anyhow::Result<Signed<Manifest>> {
-        match self.ask(&Request::Manifest(None)).await? {
-            Response::Manifest(manifest) => manifest.context("nothing is published yet"),
+        match self.ask(&ControlRequest::Manifest(None)).await? {
+            ControlResponse::Manifest(manifest) => manifest.context("nothing is published yet"),
             other => bail!("the learner answered {other:?}"),
         }
     }
@@ -133,8 +143,8 @@ impl Learner {
     /// When it is not answered.
     pub async fn leases(&self, orders: u32) -> anyhow::Result<Vec<Signed<Lease>>> {
         let last = *self.last.borrow();
-        match self.ask(&Request::Lease { orders, last }).await? {
-            Response::Leases { leases, .. } => {
+        match self.ask(&ControlRequest::Lease { orders, last }).await? {
+            ControlResponse::Leases { leases, .. } => {
                 if let Some(newest) = leases.last() {
                     let lease: Lease = newest.open()?;
                     let counter = lease.orders().last().context("a lease of no orders")?;
@@ -156,8 +166,8 @@ impl Learner {
         }
     }
 
-    async fn ask(&self, request: &Request) -> anyhow::Result<Response> {
+    async fn ask(&self, request: &ControlRequest) -> anyhow::Result<ControlResponse> {
         let answer = self.host.request(self.peer, request.to_bytes()?, ANSWER_WITHIN).await?;
-        Ok(Response::from_bytes(&answer)?)
+        Ok(ControlResponse::from_bytes(&answer)?)
     }
 }

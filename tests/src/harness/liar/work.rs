@@ -20,7 +20,7 @@ const LOGPROB: f32 = -0.1;
 
 /// One order of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct LiarOrder {
     /// The lease under which it may be worked on.
     pub lease: LeaseId,
     /// The counter of the order, of which everything else follows.
@@ -32,7 +32,7 @@ impl Liar {
     ///
     /// # Errors
     /// When the learner has none within [`PATIENCE`].
-    pub async fn order(&self) -> anyhow::Result<Order> {
+    pub async fn order(&self) -> anyhow::Result<LiarOrder> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             self.learner.beat().await?;
@@ -48,7 +48,7 @@ impl Liar {
     ///
     /// # Errors
     /// When the learner has none within [`PATIENCE`].
-    pub async fn hoard(&self) -> anyhow::Result<Vec<Order>> {
+    pub async fn hoard(&self) -> anyhow::Result<Vec<LiarOrder>> {
         let mut hoard = vec![self.order().await?];
         loop {
             let more = self.lease(u32::MAX).await?;
@@ -63,7 +63,7 @@ impl Liar {
     ///
     /// # Errors
     /// When the learner leases fewer within [`PATIENCE`].
-    pub async fn orders(&self, count: usize) -> anyhow::Result<Vec<Order>> {
+    pub async fn orders(&self, count: usize) -> anyhow::Result<Vec<LiarOrder>> {
         let mut orders = vec![self.order().await?];
         while orders.len() < count {
             let more = self.lease(u32::try_from(count - orders.len())?).await?;
@@ -77,7 +77,7 @@ impl Liar {
     ///
     /// # Errors
     /// When the learner does not answer.
-    pub async fn lease(&self, orders: u32) -> anyhow::Result<Vec<Order>> {
+    pub async fn lease(&self, orders: u32) -> anyhow::Result<Vec<LiarOrder>> {
         self.orders_of(self.learner.leases(orders).await?)
     }
 
@@ -85,11 +85,11 @@ impl Liar {
     ///
     /// # Errors
     /// When one is not signed by the learner.
-    pub fn orders_of(&self, leases: Vec<Signed<Lease>>) -> anyhow::Result<Vec<Order>> {
+    pub fn orders_of(&self, leases: Vec<Signed<Lease>>) -> anyhow::Result<Vec<LiarOrder>> {
         let mut leased = Vec::new();
         for signed in leases {
             let lease = signed.open_from(&self.learner_key())?;
-            leased.extend(lease.orders().map(|counter| Order { lease: lease.id, counter }));
+            leased.extend(lease.orders().map(|counter| LiarOrder { lease: lease.id, counter }));
         }
         Ok(leased)
     }
@@ -99,7 +99,7 @@ impl Liar {
     ///
     /// # Errors
     /// When the task cannot judge, or the tokenizer cannot spell the answer.
-    pub fn group(&self, order: Order, version: PolicyVersion) -> anyhow::Result<TrajectoryGroup> {
+    pub fn group(&self, order: LiarOrder, version: PolicyVersion) -> anyhow::Result<TrajectoryGroup> {
         self.group_with(order, version, "")
     }
 
@@ -109,7 +109,7 @@ impl Liar {
     /// When the task cannot judge, or the tokenizer cannot spell an answer.
     pub fn group_with(
         &self,
-        order: Order,
+        order: LiarOrder,
         version: PolicyVersion,
         wrong: &str,
     ) -> anyhow::Result<TrajectoryGroup> {
@@ -138,7 +138,7 @@ impl Liar {
 
     /// A group of ours for `order`, without a trajectory.
     #[must_use]
-    pub fn empty_group(&self, order: Order) -> TrajectoryGroup {
+    pub fn empty_group(&self, order: LiarOrder) -> TrajectoryGroup {
         TrajectoryGroup {
             run: self.workload.run,
             lease: order.lease,
@@ -163,7 +163,7 @@ impl Liar {
     ///
     /// # Errors
     /// Those of [`Liar::group`] and of heartbeats.
-    pub async fn work(&self, order: Order) -> anyhow::Result<Vec<u8>> {
+    pub async fn work(&self, order: LiarOrder) -> anyhow::Result<Vec<u8>> {
         let newest = self.learner.newest().await?;
         self.sign(&self.group(order, newest)?)
     }

@@ -13,13 +13,13 @@ const LOCKS: &str = "/run/echo-lab";
 
 /// A locked slot. Dropped, its namespaces are removed.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct NamespaceSlot {
     number: usize,
     /// Released by the system when this process ends, however it ends.
     _lock: File,
 }
 
-impl Slot {
+impl NamespaceSlot {
     /// Takes a free slot and removes what a lab that died left there.
     pub(super) fn take() -> Result<Self, NetnsError> {
         let failed = |path: &Path| {
@@ -66,7 +66,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for NamespaceSlot {
     fn drop(&mut self) {
         if let Err(error) = self.clear() {
             tracing::warn!(%error, "namespaces are left behind; the next lab removes them");

@@ -21,8 +21,8 @@ fn hosts_reach_each_other_through_their_caps_and_leave_nothing() {
     if !usable() {
         return;
     }
-    let up = |mbit| Link { up: Some(BytesPerSec(mbit * MBIT)), ..Link::default() };
-    let mut fabric = Fabric::create(&[up(80), up(40), Link::default()]).unwrap();
+    let up = |mbit| HostLink { up: Some(BytesPerSec(mbit * MBIT)), ..HostLink::default() };
+    let mut fabric = Fabric::create(&[up(80), up(40), HostLink::default()]).unwrap();
     let before = fabric.counters(0).unwrap();
     let copied = fabric.copy(0, &[1]).unwrap();
     // What is certain on any machine: a cap is not exceeded.
@@ -46,7 +46,7 @@ fn hosts_use_the_congestion_control_that_was_asked_for() {
         return;
     }
     let before = congestion();
-    let fabric = Fabric::create(&[Link::default(); 2]).unwrap();
+    let fabric = Fabric::create(&[HostLink::default(); 2]).unwrap();
     // Every kernel has it.
     fabric.set_congestion("reno").unwrap();
     assert_eq!([0, 1].map(|host| fabric.enter(host, congestion).unwrap().unwrap()), ["reno"; 2]);
@@ -60,7 +60,8 @@ fn behind_a_router_one_can_dial_but_not_be_dialled() {
     if !usable() {
         return;
     }
-    let fabric = Fabric::create(&[Link::default(), Link { nat: true, ..Link::default() }]).unwrap();
+    let fabric =
+        Fabric::create(&[HostLink::default(), HostLink { nat: true, ..HostLink::default() }]).unwrap();
     let port = SocketAddr::from((fabric.address(0), 4000));
     let listener = fabric.enter(0, || TcpListener::bind(port)).unwrap().unwrap();
     let dial = |from, to: SocketAddr| -> io::Result<TcpStream> {

@@ -1,6 +1,6 @@
 //! What a local network is made of.
 
-use super::Layout;
+use super::NetworkLayout;
 use crate::harness::binaries::Binaries;
 use anyhow::Context as _;
 use echo_policy::generation::device::DeviceChoice;
@@ -22,7 +22,7 @@ pub struct NetworkConfig {
     /// How the learner is started, and its run file.
     pub learner: LearnerConfig,
     /// The volunteers that are started at once; more may be added later.
-    pub nodes: Vec<NodeConfig>,
+    pub nodes: Vec<TestNodeConfig>,
 }
 
 /// The learner of a local network.
@@ -36,7 +36,7 @@ pub struct LearnerConfig {
 
 /// A volunteer of a local network.
 #[derive(Clone, Debug)]
-pub struct NodeConfig {
+pub struct TestNodeConfig {
     /// Its name: also that of its data directory and its log, so letters, digits and dashes only.
     pub name: String,
     /// Threads that it computes with.
@@ -49,7 +49,7 @@ pub struct NodeConfig {
     pub environment: BTreeMap<String, String>,
 }
 
-impl NodeConfig {
+impl TestNodeConfig {
     /// Volunteers `node-1` to `node-N` with one thread each.
     #[must_use]
     pub fn several(count: usize) -> Vec<Self> {
@@ -66,7 +66,7 @@ impl NodeConfig {
 
 impl LearnerConfig {
     /// The text of the run file.
-    pub(super) fn run_file(&self, listen: &[&str], layout: &Layout) -> anyhow::Result<String> {
+    pub(super) fn run_file(&self, listen: &[&str], layout: &NetworkLayout) -> anyhow::Result<String> {
         let path = |path: PathBuf| -> anyhow::Result<Value> {
             let text = path.to_str().with_context(|| format!("{} is not Unicode", path.display()))?;
             Ok(Value::from(text))
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_network_fills_in_its_part_of_the_run_file_and_keeps_the_rest() {
         let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::create(dir.path()).unwrap();
+        let layout = NetworkLayout::create(dir.path()).unwrap();
         let settings = "[run]\nupdates = 5\n[network]\nlisten = [\"x\"]\n".parse().unwrap();
         let text =
             LearnerConfig { settings, ..LearnerConfig::default() }.run_file(&["/a", "/b"], &layout).unwrap();

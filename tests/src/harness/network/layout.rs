@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// Paths within the directory of a network; all are absolute.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct NetworkLayout {
     dir: PathBuf,
 }
 
-impl Layout {
+impl NetworkLayout {
     /// A network's directory, made if need be.
     ///
     /// # Errors

@@ -34,7 +34,8 @@ async fn a_dropped_guard_leaves_neither_child_nor_grandchild_nor_zombie() {
     let log = dir.path().join("logs/sleeper.log");
     // The shell waits for a child of its own and tells that child's id.
     let process =
-        Process::start("sleeper", shell("sleep 1000 & echo $!; wait"), Output::Log(log.clone())).unwrap();
+        Process::start("sleeper", shell("sleep 1000 & echo $!; wait"), ProcessOutput::Log(log.clone()))
+            .unwrap();
     let (child, grandchild) = (process.pid().unwrap(), line_of(&log).await.parse().unwrap());
     assert!(exists(child) && exists(grandchild));
     drop(process);
@@ -54,7 +55,7 @@ async fn stop_asks_first_and_kill_does_not() {
     let polite = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.01; done";
     for (name, kill) in [("asked", false), ("killed", true)] {
         let log = dir.path().join(name);
-        let mut process = Process::start(name, shell(polite), Output::Log(log.clone())).unwrap();
+        let mut process = Process::start(name, shell(polite), ProcessOutput::Log(log.clone())).unwrap();
         line_of(&log).await;
         process.must_run().unwrap();
         if kill {
@@ -74,7 +75,7 @@ async fn who_does_not_listen_is_killed_after_the_grace_and_waits_have_deadlines(
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("deaf");
     let deaf = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
-    let mut process = Process::start("deaf", shell(deaf), Output::Log(log.clone())).unwrap();
+    let mut process = Process::start("deaf", shell(deaf), ProcessOutput::Log(log.clone())).unwrap();
     line_of(&log).await;
     let short = Duration::from_millis(50);
     let error = process.wait(short).await.unwrap_err();
@@ -84,6 +85,7 @@ async fn who_does_not_listen_is_killed_after_the_grace_and_waits_have_deadlines(
 
 #[tokio::test]
 async fn a_program_that_does_not_exist_is_named() {
-    let error = Process::start("ghost", Command::new("/no/such/program"), Output::Inherit).unwrap_err();
+    let error =
+        Process::start("ghost", Command::new("/no/such/program"), ProcessOutput::Inherit).unwrap_err();
     assert!(error.to_string().contains("/no/such/program"), "{error}");
 }

@@ -147,7 +147,7 @@ fn appended(dir: &TempDir) -> Vec<Value> {
 #[test]
 fn figures_are_recorded_as_their_goals_say() {
     let dir = workspace();
-    let report = Report { passed: true, json: report() };
+    let report = CommandReport { passed: true, json: report() };
     let told = recorder(&dir).record(report, &Console::new(true)).unwrap();
     assert_eq!((told.passed, &told.json["recorded"], &told.json["runs"]), (true, &json!(4), &json!(8)));
     let expected = [
@@ -176,7 +176,7 @@ fn what_is_not_found_is_named_and_the_rest_is_written() {
     json["results"][1]["delay"] = json!(8);
     json["each"][1] = json!(null);
     json["claims"][0]["holds"] = json!("no");
-    let outcome = recorder(&dir).record(Report { passed: true, json }, &Console::new(true));
+    let outcome = recorder(&dir).record(CommandReport { passed: true, json }, &Console::new(true));
     let NotRecorded(told) = outcome.unwrap_err().downcast().unwrap();
     assert_eq!((&told["recorded"], &told["wall_s"]), (&json!(1), &json!(182.345_678)), "nothing is lost");
     let error = told["error"].as_str().unwrap();
@@ -194,7 +194,7 @@ fn what_is_not_found_is_named_and_the_rest_is_written() {
 #[test]
 fn a_command_that_did_not_pass_gives_all_but_the_figures_that_need_it() {
     let dir = workspace();
-    let report = Report { passed: false, json: report() };
+    let report = CommandReport { passed: false, json: report() };
     let told = recorder(&dir).record(report, &Console::new(true)).unwrap();
     assert_eq!((told.passed, &told.json["recorded"]), (false, &json!(3)));
     assert!(appended(&dir).iter().all(|record| record["goal"] != "added"));

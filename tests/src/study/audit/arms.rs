@@ -1,6 +1,6 @@
 //! Whom the audit is tried on.
 
-use super::players::{self, Player, at_temperature, best_of, edited, made_up, one_made_up, steered};
+use super::players::{self, AuditPlayer, at_temperature, best_of, edited, made_up, one_made_up, steered};
 use super::policies::{RATES, Versions};
 use super::{AuditStudy, gpu};
 use echo_policy::audit::Tolerance;
@@ -10,7 +10,7 @@ use serde::Serialize;
 /// What is expected of the audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Expected {
+pub(super) enum ExpectedFinding {
     /// An honest machine: whatever is found is a false alarm.
     Honest,
     /// A lie that has to be found.
@@ -20,16 +20,16 @@ pub(super) enum Expected {
 }
 
 /// One kind of machine or cheat.
-pub(super) struct Arm<'a> {
+pub(super) struct AuditArm<'a> {
     pub(super) name: String,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedFinding,
     /// What it says that it computes in, and what the audit computes in.
     pub(super) precision: Precision,
     /// The limits that learners and verifiers use for it.
     pub(super) tolerance: Tolerance,
     /// How many orders it answers.
     pub(super) responses: usize,
-    pub(super) player: Player<'a>,
+    pub(super) player: AuditPlayer<'a>,
 }
 
 /// An arm that cannot be tried on this machine.
@@ -43,13 +43,13 @@ pub(super) struct Absent {
 pub(super) fn arms<'a>(
     versions: &'a Versions,
     study: &AuditStudy,
-) -> anyhow::Result<(Vec<Arm<'a>>, Vec<Absent>)> {
-    use Expected::{Found, Honest, Weaker};
+) -> anyhow::Result<(Vec<AuditArm<'a>>, Vec<Absent>)> {
+    use ExpectedFinding::{Found, Honest, Weaker};
     let tokens = study.tokens;
     let (mut arms, mut absent) = (Vec::new(), Vec::new());
     if study.gpu > 0 {
         match gpu::open() {
-            Ok(gpu) => arms.push(Arm {
+            Ok(gpu) => arms.push(AuditArm {
                 name: format!("honest, wgpu on {}, f32", gpu.info().name),
                 expected: Honest,
                 precision: Precision::F32,
@@ -63,7 +63,7 @@ pub(super) fn arms<'a>(
     let mut add = |expected, name: String, precision: Precision, player| -> anyhow::Result<()> {
         let tolerance = Tolerance::of(precision.name(), precision, 1.0)?;
         let responses = if expected == Honest { study.honest } else { study.cheats };
-        arms.push(Arm { name, expected, precision, tolerance, responses, player });
+        arms.push(AuditArm { name, expected, precision, tolerance, responses, player });
         Ok(())
     };
     for precision in Precision::ALL {

@@ -5,7 +5,7 @@ use crate::harness::statistics::median;
 use crate::models::random_weights;
 use crate::models::random_weights::Size;
 use crate::output::console::Console;
-use echo_policy::audit::{Sample, Standard, examine};
+use echo_policy::audit::{ClaimedSample, Standard, examine};
 use echo_policy::generation::{Completion, Generation, Policy, SampleRequest};
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
@@ -113,7 +113,7 @@ fn audit(
 ) -> anyhow::Result<()> {
     let samples = (0..).zip(group).map(|(index, completion)| {
         let tokens = completion.tokens.iter().map(|token| (*token, true));
-        Sample::new(index, tokens, &completion.logprobs, completion.versions.iter().copied())
+        ClaimedSample::new(index, tokens, &completion.logprobs, completion.versions.iter().copied())
     });
     let policies = [policy.clone()];
     let tolerance = Standard::of(PRECISION.name(), params.temperature)?.tolerance;

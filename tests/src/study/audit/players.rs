@@ -10,7 +10,7 @@ use echo_policy::sampling::SamplingParams;
 use std::sync::Arc;
 
 /// Answers orders, one claim each.
-pub(super) type Player<'a> = Box<dyn Fn(&[Order]) -> anyhow::Result<Vec<Claim>> + Sync + 'a>;
+pub(super) type AuditPlayer<'a> = Box<dyn Fn(&[Order]) -> anyhow::Result<Vec<Claim>> + Sync + 'a>;
 
 impl From<Completion> for Claim {
     fn from(completion: Completion) -> Self {
@@ -19,7 +19,7 @@ impl From<Completion> for Claim {
 }
 
 /// Who generates under a policy what was asked. With the newest one this is an honest machine; under another, a cheat that claims it for the newest.
-pub(super) fn under<B: Backend + 'static>(policy: Arc<Policy<B>>, tokens: u32) -> Player<'static> {
+pub(super) fn under<B: Backend + 'static>(policy: Arc<Policy<B>>, tokens: u32) -> AuditPlayer<'static> {
     Box::new(move |orders| {
         let groups = generate(&policy, orders, 1, params(tokens))?;
         Ok(groups.into_iter().flatten().map(Claim::from).collect())
@@ -32,7 +32,7 @@ pub(super) fn at_temperature(
     tokens: u32,
     temperature: f32,
     report: fn(&Completion) -> &Vec<f32>,
-) -> Player<'static> {
+) -> AuditPlayer<'static> {
     Box::new(move |orders| {
         let params = SamplingParams { temperature, ..params(tokens) };
         let groups = generate(&policy, orders, 1, params)?;
@@ -45,7 +45,7 @@ pub(super) fn at_temperature(
 }
 
 /// Who draws samples of numbers that were not asked for, and hands in the likeliest as the one that was.
-pub(super) fn best_of(policy: Arc<Policy>, tokens: u32, of: u32) -> Player<'static> {
+pub(super) fn best_of(policy: Arc<Policy>, tokens: u32, of: u32) -> AuditPlayer<'static> {
     Box::new(move |orders| {
         let groups = generate(&policy, orders, of + 1, params(tokens))?;
         let likelihood = |completion: &Completion| completion.logprobs.iter().sum::<f32>();
@@ -60,7 +60,7 @@ pub(super) fn best_of(policy: Arc<Policy>, tokens: u32, of: u32) -> Player<'stat
 }
 
 /// Who puts one token in another's place, somewhere, and keeps what was drawn before and behind.
-pub(super) fn edited(versions: &Versions, policy: Arc<Policy>, tokens: u32) -> Player<'_> {
+pub(super) fn edited(versions: &Versions, policy: Arc<Policy>, tokens: u32) -> AuditPlayer<'_> {
     let honest = under(policy, tokens);
     let vocabulary = versions.vocabulary();
     Box::new(move |orders| {
@@ -75,7 +75,7 @@ pub(super) fn edited(versions: &Versions, policy: Arc<Policy>, tokens: u32) -> P
 }
 
 /// Who puts the likeliest other token somewhere, and draws on behind it.
-pub(super) fn steered(policy: Arc<Policy>, tokens: u32) -> Player<'static> {
+pub(super) fn steered(policy: Arc<Policy>, tokens: u32) -> AuditPlayer<'static> {
     Box::new(move |orders| {
         orders.iter().map(|order| draw_on(&policy, order, tokens, somewhere(order, tokens))).collect()
     })
@@ -86,7 +86,7 @@ pub(super) fn made_up(
     policy: Arc<Policy>,
     tokens: u32,
     change: impl Fn(f32) -> f32 + Sync + 'static,
-) -> Player<'static> {
+) -> AuditPlayer<'static> {
     let honest = under(policy, tokens);
     Box::new(move |orders| {
         let mut claims = honest(orders)?;
@@ -98,7 +98,7 @@ pub(super) fn made_up(
 }
 
 /// Who makes one log-probability up, somewhere.
-pub(super) fn one_made_up(policy: Arc<Policy>, tokens: u32, by: f32) -> Player<'static> {
+pub(super) fn one_made_up(policy: Arc<Policy>, tokens: u32, by: f32) -> AuditPlayer<'static> {
     let honest = under(policy, tokens);
     Box::new(move |orders| {
         let mut claims = honest(orders)?;

@@ -1,13 +1,13 @@
 //! The versions of a policy that nodes answer with, as they are published.
 
 use super::{AuditStudy, Order, params};
-use crate::models::in_process_training::{Practice, Setting};
+use crate::models::in_process_training::{Practice, PracticeSetting};
 use crate::models::random_weights;
 use crate::output::console::Console;
 use crate::study::statistics::Average;
 use echo_learner::config::TrainSection;
 use echo_learner::training::lr_schedule::Schedule;
-use echo_learner::training::objective::{Choice, Preset};
+use echo_learner::training::objective::{ObjectiveChoice, Preset};
 use echo_policy::generation::wgpu::{Gpu, WgpuBackend};
 use echo_policy::generation::{Backend, Completion, Generation, Policy, SampleRequest};
 use echo_policy::model::config::TinySizes;
@@ -62,7 +62,7 @@ impl Smaller {
     }
 }
 
-fn setting(seed: u64, hidden: usize, layers: usize, tokens: u32) -> Setting {
+fn setting(seed: u64, hidden: usize, layers: usize, tokens: u32) -> PracticeSetting {
     let sizes = TinySizes {
         vocab: CHARACTER_VOCABULARY,
         hidden,
@@ -74,7 +74,7 @@ fn setting(seed: u64, hidden: usize, layers: usize, tokens: u32) -> Setting {
         positions: 64 + tokens as usize,
     };
     let task = TaskSpec::new("chain_sum").with("digits", 1).with("terms", 4).with("steps", true.into());
-    Setting {
+    PracticeSetting {
         name: "audit",
         sizes,
         task,
@@ -85,7 +85,7 @@ fn setting(seed: u64, hidden: usize, layers: usize, tokens: u32) -> Setting {
 }
 
 /// A policy that has learned the task so far, as published.
-fn imitate(setting: Setting) -> anyhow::Result<(Practice, Weights, f64)> {
+fn imitate(setting: PracticeSetting) -> anyhow::Result<(Practice, Weights, f64)> {
     let practice = Practice::new(setting)?;
     let (updates, examples, rate, until) = IMITATION;
     let mut accuracy = 0.0;
@@ -108,7 +108,7 @@ impl Versions {
         let mut older = Vec::new();
         for rate in RATES {
             let schedule = Schedule::constant(rate, 0);
-            let objective = Choice::from(Preset::Gepo);
+            let objective = ObjectiveChoice::from(Preset::Gepo);
             let train = TrainSection { objective, schedule, ..TrainSection::default() };
             let mut trainer = practice.trainer(&start, &train)?;
             let mut weights = start.clone();

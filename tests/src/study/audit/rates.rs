@@ -2,7 +2,7 @@
 
 use super::Verdict;
 use crate::study::statistics;
-use echo_policy::audit::{Evidence, Fault};
+use echo_policy::audit::{AuditFault, Evidence};
 
 /// So many of so many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl Seen {
             seen.found.of += 1;
             seen.found.count += u64::from(fault.is_some());
             match fault {
-                Some(Fault::Tokens { .. }) => seen.by_tokens += 1,
-                Some(Fault::Logprobs { .. }) => seen.by_logprobs += 1,
+                Some(AuditFault::Tokens { .. }) => seen.by_tokens += 1,
+                Some(AuditFault::Logprobs { .. }) => seen.by_logprobs += 1,
                 None => {}
             }
             let figures = [evidence.farthest(), evidence.mean(), f64::from(evidence.quantile(1.0))];

@@ -1,7 +1,7 @@
 //! What became of everything that the learner acknowledged, as its own database and metrics tell; and whether it was fresh enough, as the
 //! tape tells.
 
-use super::player::Player;
+use super::player::KillPlayer;
 use anyhow::Context as _;
 use echo_learner::config::RunConfig;
 use echo_learner::intake::buffer::{BufferLimits, OrderStatus, ReplayBuffer, Totals};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The account of a run.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct RunAccount {
     /// Groups that the learner acknowledged.
     pub(super) acknowledged: u64,
     /// Of these, trained on.
@@ -39,7 +39,7 @@ pub(super) struct Account {
 }
 
 /// The account of a run that has ended, and of what its learners told `player`.
-pub(super) fn of(dir: &RunDir, player: &Player, config: &RunConfig) -> anyhow::Result<Account> {
+pub(super) fn of(dir: &RunDir, player: &KillPlayer, config: &RunConfig) -> anyhow::Result<RunAccount> {
     let store = Arc::new(SledStore::open(&dir.database())?);
     let buffer = ReplayBuffer::open(store, BufferLimits::default())?;
     let mut by_update: BTreeMap<u64, usize> = (0..config.run.updates).map(|update| (update, 0)).collect();
@@ -80,7 +80,7 @@ pub(super) fn of(dir: &RunDir, player: &Player, config: &RunConfig) -> anyhow::R
     let evaluations = metrics::evaluations(&dir.metrics())?;
     let first = evaluations.first().context("no evaluation was made")?;
     let last = evaluations.last().unwrap_or(first);
-    Ok(Account {
+    Ok(RunAccount {
         acknowledged: acknowledged.len() as u64,
         trained,
         dropped,

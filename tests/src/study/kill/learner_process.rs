@@ -2,11 +2,11 @@
 
 mod log;
 
-use crate::harness::processes::{Output, Process};
+use crate::harness::processes::{Process, ProcessOutput};
 use anyhow::{bail, ensure};
 use echo_learner::storage::run_dir::RunDir;
-use log::Event;
-pub(super) use log::{Log, Pace, Phase};
+use log::LogEvent;
+pub(super) use log::{Phase, ProcessLog, UndisturbedTimes};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -43,12 +43,12 @@ pub(super) struct Kill {
 
 impl Kill {
     /// Whether this begins the time in which it is killed.
-    fn is_armed_by(&self, event: Event) -> bool {
+    fn is_armed_by(&self, event: LogEvent) -> bool {
         let (now, version) = match event {
-            Event::Step(phase, version) => {
+            LogEvent::Step(phase, version) => {
                 (self.when == When::Anytime || self.when == When::End && phase == Some(Phase::End), version)
             }
-            Event::Begun(phase, version) => {
+            LogEvent::Begun(phase, version) => {
                 let now = match self.when {
                     When::Checkpoint => phase == Phase::Checkpoint,
                     When::Publication => phase == Phase::Publication,
@@ -56,12 +56,12 @@ impl Kill {
                 };
                 (now, version)
             }
-            Event::Ended(..) => return false,
+            LogEvent::Ended(..) => return false,
         };
         now && version >= self.at
     }
 
-    fn delay(&self, pace: &Pace) -> Duration {
+    fn delay(&self, pace: &UndisturbedTimes) -> Duration {
         let usual = match self.when {
             When::StartUp => pace.start_up,
             When::Anytime => pace.period,
@@ -81,11 +81,11 @@ struct Doing {
 }
 
 impl Doing {
-    fn see(&mut self, event: Event) {
+    fn see(&mut self, event: LogEvent) {
         match event {
-            Event::Step(phase, _) => self.learning = phase.or(self.learning),
-            Event::Begun(phase, _) => self.releasing = Some(phase),
-            Event::Ended(..) => self.releasing = None,
+            LogEvent::Step(phase, _) => self.learning = phase.or(self.learning),
+            LogEvent::Begun(phase, _) => self.releasing = Some(phase),
+            LogEvent::Ended(..) => self.releasing = None,
         }
     }
 
@@ -98,7 +98,7 @@ impl Doing {
 /// A learner process, from its start to its end or its kill.
 pub(super) struct Life {
     process: Process,
-    log: Log,
+    log: ProcessLog,
 }
 
 impl Life {
@@ -106,11 +106,11 @@ impl Life {
     pub(super) fn start(learner: &Path, dir: &RunDir, log: PathBuf) -> anyhow::Result<Self> {
         let mut command = Command::new(learner);
         command.arg("resume").arg(dir.path()).env("ECHO_LEARNER_LOG", "warn,echo_learner=debug");
-        let process = Process::start("learner", command, Output::Log(log.clone()))?;
-        Ok(Self { process, log: Log::new(log) })
+        let process = Process::start("learner", command, ProcessOutput::Log(log.clone()))?;
+        Ok(Self { process, log: ProcessLog::new(log) })
     }
 
-    pub(super) fn log(&self) -> &Log {
+    pub(super) fn log(&self) -> &ProcessLog {
         &self.log
     }
 
@@ -125,7 +125,7 @@ impl Life {
     pub(super) async fn watch(
         &mut self,
         kill: Option<&Kill>,
-        pace: &Pace,
+        pace: &UndisturbedTimes,
         limit: Duration,
     ) -> anyhow::Result<Option<Phase>> {
         let (mut tail, started) = (self.log.follow(), Instant::now());

@@ -12,9 +12,9 @@ const PER_END: u32 = 10;
 
 /// Kills in the order in which they are made.
 #[derive(Debug)]
-pub(super) struct Plan(Vec<Kill>);
+pub(super) struct KillPlan(Vec<Kill>);
 
-impl Plan {
+impl KillPlan {
     /// Instants that are spread over the run. Every second one is aimed at what is short, and would rarely be met by chance: start-up,
     /// the writing of a checkpoint, a publication. Behind these come the last checkpoint, which is not written again once it is, and then
     /// the end, which a learner that is killed there comes to again and again.
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn instants_are_spread_and_a_seed_gives_the_same_ones() {
-        let draw = |seed| Plan::draw(KillStudy { kills: 50, updates: 200, seed }, 2).0;
+        let draw = |seed| KillPlan::draw(KillStudy { kills: 50, updates: 200, seed }, 2).0;
         let kills = draw(3);
         assert_eq!(kills, draw(3));
         assert_ne!(kills, draw(4));
@@ -77,14 +77,14 @@ mod tests {
 
     #[test]
     fn the_middle_is_behind_a_kill() {
-        let middle = |kills| Plan::draw(KillStudy { kills, updates: 20, seed: 1 }, 2).middle();
+        let middle = |kills| KillPlan::draw(KillStudy { kills, updates: 20, seed: 1 }, 2).middle();
         assert_eq!([0, 1, 2, 5, 50].map(middle), [1, 1, 1, 3, 25]);
     }
 
     #[test]
     fn the_end_is_struck_behind_the_last_checkpoint() {
         let last = |kills: u32| {
-            let plan = Plan::draw(KillStudy { kills, updates: 20, seed: 1 }, 2).0;
+            let plan = KillPlan::draw(KillStudy { kills, updates: 20, seed: 1 }, 2).0;
             assert_eq!(plan.len(), kills as usize);
             let at_end = plan.into_iter().filter(|kill| kill.at == 20);
             at_end.map(|kill| kill.when).collect::<Vec<_>>()

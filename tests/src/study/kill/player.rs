@@ -1,9 +1,9 @@
 //! A node that makes rollouts once, and afterwards delivers them again as often as it has to.
 
-use super::learner_process::Log;
+use super::learner_process::ProcessLog;
 use super::run_file::GROUPS;
 use super::tape::{Recorded, Tape};
-use crate::harness::liar::{Liar, Order};
+use crate::harness::liar::{Liar, LiarOrder};
 use anyhow::Context as _;
 use echo_learner::common::workload::Workload;
 use echo_learner::storage::run_dir::RunDir;
@@ -35,7 +35,7 @@ const SILENCE: Duration = Duration::from_secs(6);
 
 /// A node of the study.
 #[derive(Default)]
-pub(super) struct Player {
+pub(super) struct KillPlayer {
     tape: Tape,
     /// Groups of the tape that are delivered.
     next: usize,
@@ -54,7 +54,7 @@ struct Unacceptable {
     outcome: Outcome,
 }
 
-impl Player {
+impl KillPlayer {
     /// One whose tape is empty.
     pub(super) fn new() -> Self {
         Self::default()
@@ -92,13 +92,13 @@ impl Player {
 
     /// Makes rollouts for the learner that writes to `log` and whose run is in `dir`, under every version that it publishes, until the
     /// run ends. Returns only an error.
-    pub(super) async fn record(&mut self, log: &Log, dir: &RunDir) -> anyhow::Error {
+    pub(super) async fn record(&mut self, log: &ProcessLog, dir: &RunDir) -> anyhow::Error {
         let Err(error) = self.session(log, Some(dir)).await;
         error
     }
 
     /// Plays the tape from where it is, for as long as it is polled; a line that breaks is taken up again. Returns only an error.
-    pub(super) async fn play(&mut self, log: &Log) -> anyhow::Error {
+    pub(super) async fn play(&mut self, log: &ProcessLog) -> anyhow::Error {
         loop {
             let Err(error) = self.session(log, None).await;
             if error.is::<Unacceptable>() {
@@ -109,7 +109,7 @@ impl Player {
         }
     }
 
-    async fn session(&mut self, log: &Log, dir: Option<&RunDir>) -> anyhow::Result<Infallible> {
+    async fn session(&mut self, log: &ProcessLog, dir: Option<&RunDir>) -> anyhow::Result<Infallible> {
         let mut node = Liar::meet(&log.address().await?, SECRET).await?;
         let mut installed = None;
         let mut fed = Instant::now();
@@ -175,7 +175,7 @@ impl Player {
             let Some(&lease) = self.leases.get(&counter) else { break };
             let frame = node.sign(&TrajectoryGroup {
                 trajectories: group.trajectories.clone(),
-                ..node.empty_group(Order { lease, counter })
+                ..node.empty_group(LiarOrder { lease, counter })
             })?;
             self.redelivered += u64::from(self.unanswered.replace(counter) == Some(counter));
             let Answer { outcome, .. } = node.offer(&frame).await?;
@@ -216,7 +216,7 @@ fn answers(
     let groups = counters.iter().zip(answers).map(|(&counter, answers)| Recorded {
         counter,
         version,
-        trajectories: answers.into_iter().map(local_rollouts::Answer::trajectory).collect(),
+        trajectories: answers.into_iter().map(local_rollouts::LocalAnswer::trajectory).collect(),
     });
     Ok(groups.collect())
 }

@@ -1,8 +1,8 @@
 //! What the kill study found.
 
-use super::account::Account;
+use super::account::RunAccount;
 use super::{KillStudy, Outcome};
-use crate::output::console::{Console, Report};
+use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
 use echo_learner::config::RunConfig;
 use echo_learner::storage::run_dir::RunDir;
@@ -19,10 +19,10 @@ pub(super) fn report(
     study: KillStudy,
     config: &RunConfig,
     outcome: &Outcome,
-    account: &Account,
+    account: &RunAccount,
     [calm, killed]: [&RunDir; 2],
     console: &Console,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<CommandReport> {
     let weights = |dir: &RunDir| read(&dir.policy().join("model.safetensors"));
     let learned = weights(calm)? != read(&calm.start().join("model.safetensors"))?;
     let [ours, theirs] = [parts(killed, study.updates)?, parts(calm, study.updates)?];
@@ -84,7 +84,7 @@ pub(super) fn report(
         "checkpoints_damaged": u32::from(outcome.damaged.is_some()),
         "undisturbed_s": undisturbed_s, "killed_s": killed_s,
     }]);
-    Ok(Report { passed, json: json!({"results": results, "claims": claims}) })
+    Ok(CommandReport { passed, json: json!({"results": results, "claims": claims}) })
 }
 
 /// Lengths and hashes of the tensors in a run's last checkpoint.

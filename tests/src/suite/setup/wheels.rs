@@ -1,6 +1,6 @@
 //! Packages from PyPI, kept in the user's cache.
 
-use crate::harness::processes::{Output, Process};
+use crate::harness::processes::{Process, ProcessOutput};
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,7 @@ pub(crate) async fn install(
     let mut command = Command::new("python3");
     command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
     command.arg(beside.path()).args(packages);
-    let status = Process::start("pip", command, Output::Inherit)?.wait(limit).await?;
+    let status = Process::start("pip", command, ProcessOutput::Inherit)?.wait(limit).await?;
     if !status.success() {
         bail!("`python3 -m pip install {}` failed ({status})", packages.join(" "));
     }

@@ -33,7 +33,14 @@ fn open(store: &Arc<MemoryStore>, version: u64, checkpoint: Option<&DeskState>) 
         groups_per_update: GROUPS,
         record: RecordConfig::default(),
     };
-    Desk::open(store.clone(), config, UnixMillis(0), PolicyVersion(version), Tally::default(), checkpoint)
+    Desk::open(
+        store.clone(),
+        config,
+        UnixMillis(0),
+        PolicyVersion(version),
+        AdmissionTally::default(),
+        checkpoint,
+    )
 }
 
 fn lease(desk: &mut Desk, now: u64, orders: u32) -> Vec<Lease> {

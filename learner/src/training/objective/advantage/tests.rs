@@ -1,7 +1,11 @@
 use super::*;
 
-fn outcomes(rewards: &[f64], groups: &[usize]) -> Vec<Outcome> {
-    rewards.iter().zip(groups).map(|(&reward, &group)| Outcome { reward, length: 10, group }).collect()
+fn outcomes(rewards: &[f64], groups: &[usize]) -> Vec<RewardedResponse> {
+    rewards
+        .iter()
+        .zip(groups)
+        .map(|(&reward, &group)| RewardedResponse { reward, length: 10, group })
+        .collect()
 }
 
 fn rule(baseline: Baseline, scale: Scale) -> Advantage {
@@ -86,7 +90,7 @@ fn rescaling_leaves_a_response_at_its_groups_mean_in_the_count() {
 fn long_responses_are_punished_linearly() {
     let overlong = Overlong { limit: 100, buffer: 20, penalty: 0.5 };
     let rule = Advantage { overlong: Some(overlong), ..rule(Baseline::None, Scale::None) };
-    let of = |length| rule.of(&[Outcome { reward: 1.0, length, group: 0 }]).unwrap()[0];
+    let of = |length| rule.of(&[RewardedResponse { reward: 1.0, length, group: 0 }]).unwrap()[0];
     assert_eq!([80, 90, 100, 900].map(of), [1.0, 0.75, 0.5, 0.5]);
 }
 

@@ -7,7 +7,7 @@ use super::*;
 
 /// Asserts -(1/5) Σ c min(ρ A, clip(ρ, 0.8, 1.2) A) (AReaL eq. 5), ρ = π / π_prox: 10/9, 0.75, 9/7
 /// and 1/3, 2.4, of which the third and fourth are cut.
-fn assert_weighs(level: Level, bound: Bound, c: [f64; 5]) {
+fn assert_weighs(level: Level, bound: WeightBound, c: [f64; 5]) {
     let correction = Some(Correction { level, bound });
     let found = evaluate(&Objective { correction, ..Preset::DecoupledPpo.objective() }, [0, 0]);
     let a = normalised();
@@ -20,20 +20,20 @@ fn assert_weighs(level: Level, bound: Bound, c: [f64; 5]) {
 #[test]
 fn a_sequence_weighs_by_its_product_and_a_sequence_mean_by_its_geometric_mean() {
     let (right, wrong) = (1.125 * 0.8 * 7.0 / 6.0, 1.2 * 2.5);
-    assert_weighs(Level::Sequence, Bound::Unbounded {}, [right, right, right, wrong, wrong]);
+    assert_weighs(Level::Sequence, WeightBound::Unbounded {}, [right, right, right, wrong, wrong]);
     let (right, wrong) = (f64::cbrt(right), f64::sqrt(wrong));
-    assert_weighs(Level::SequenceMean, Bound::Unbounded {}, [right, right, right, wrong, wrong]);
+    assert_weighs(Level::SequenceMean, WeightBound::Unbounded {}, [right, right, right, wrong, wrong]);
 }
 
 #[test]
 fn a_token_weighs_by_its_own_ratio() {
-    assert_weighs(Level::Token, Bound::Unbounded {}, [1.125, 0.8, 7.0 / 6.0, 1.2, 2.5]);
-    assert_weighs(Level::Token, Bound::Truncate { cap: 1.15 }, [1.125, 0.8, 1.15, 1.15, 1.15]);
+    assert_weighs(Level::Token, WeightBound::Unbounded {}, [1.125, 0.8, 7.0 / 6.0, 1.2, 2.5]);
+    assert_weighs(Level::Token, WeightBound::Truncate { cap: 1.15 }, [1.125, 0.8, 1.15, 1.15, 1.15]);
 }
 
 #[test]
 fn a_clamp_bounds_a_weight_on_both_sides() {
-    let bound = Bound::Clamp { low: 0.9, high: 2.0 };
+    let bound = WeightBound::Clamp { low: 0.9, high: 2.0 };
     assert_weighs(Level::Token, bound, [1.125, 0.9, 7.0 / 6.0, 1.2, 2.0]);
     // The bound is on the weight of the whole: 1.05 stays, 3 does not.
     let right = 1.125 * 0.8 * 7.0 / 6.0;
@@ -42,7 +42,7 @@ fn a_clamp_bounds_a_weight_on_both_sides() {
 
 #[test]
 fn what_is_masked_adds_nothing_and_still_counts() {
-    let bound = Bound::Mask { low: 0.9, high: 2.0 };
+    let bound = WeightBound::Mask { low: 0.9, high: 2.0 };
     assert_weighs(Level::Token, bound, [1.125, 0.0, 7.0 / 6.0, 1.2, 0.0]);
     assert_weighs(Level::Mask, bound, [1.0, 0.0, 1.0, 1.0, 0.0]);
     let right = 1.125 * 0.8 * 7.0 / 6.0;
@@ -57,7 +57,7 @@ fn m2po_masks_the_tokens_that_the_second_moment_is_made_of() {
     let four = (squares[0] + squares[1] + squares[2] + squares[3]) / 4.0;
     let three = (squares[0] + squares[2] + squares[3]) / 3.0;
     assert!(three < 0.025 && (0.025..0.04).contains(&four));
-    let bound = |threshold| Bound::SecondMoment { threshold };
+    let bound = |threshold| WeightBound::SecondMoment { threshold };
     assert_weighs(Level::Mask, bound(0.04), [1.0, 1.0, 1.0, 1.0, 0.0]);
     assert_weighs(Level::Mask, bound(0.025), [1.0, 0.0, 1.0, 1.0, 0.0]);
     assert_weighs(Level::Token, bound(0.025), [1.125, 0.0, 7.0 / 6.0, 1.2, 0.0]);
@@ -70,7 +70,10 @@ fn one_ratio_a_response_is_weighed_by_all_of_its_tokens() {
     let objective = Objective {
         ratio: Ratio::Sequence { against: Against::Proximal },
         surrogate: Surrogate::Ratio {},
-        correction: Some(Correction { level: Level::Token, bound: Bound::Mask { low: 0.9, high: 2.0 } }),
+        correction: Some(Correction {
+            level: Level::Token,
+            bound: WeightBound::Mask { low: 0.9, high: 2.0 },
+        }),
         ..Preset::Grpo.objective()
     };
     let a = normalised();

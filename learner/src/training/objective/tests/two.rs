@@ -23,8 +23,11 @@ pub(super) fn normalised() -> f64 {
 
 /// Both responses under an objective, with its advantages.
 pub(super) fn evaluate(objective: &Objective, groups: [usize; 2]) -> Evaluation {
-    let outcome =
-        |row: usize| Outcome { reward: REWARDS[row], length: CURRENT[row].len(), group: groups[row] };
+    let outcome = |row: usize| RewardedResponse {
+        reward: REWARDS[row],
+        length: CURRENT[row].len(),
+        group: groups[row],
+    };
     let advantages = objective.advantage.of(&[outcome(0), outcome(1)]).unwrap();
     let known = |row: usize| Known {
         group: groups[row],

@@ -95,7 +95,7 @@ fn gpg_may_make_up_for_degenerate_groups() {
     let gpg = Preset::Gpg.objective();
     let advantage = Advantage { degenerate: Degenerate::Rescale, ..gpg.advantage };
     // Beside a group of two that are equally right, α = N / (N - M) = 4 / 2, so that A = ±1.
-    let outcome = |reward, group| Outcome { reward, length: 1, group };
+    let outcome = |reward, group| RewardedResponse { reward, length: 1, group };
     let outcomes = [outcome(1.0, 0), outcome(0.0, 0), outcome(1.0, 1), outcome(1.0, 1)];
     assert_eq!(advantage.of(&outcomes).unwrap(), [1.0, -1.0, 0.0, 0.0]);
     // Groups of one are all degenerate: there is nothing to make up for.

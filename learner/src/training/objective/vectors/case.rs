@@ -2,10 +2,10 @@
 
 use serde::Deserialize;
 
-use super::{ADVANTAGE_ROUNDING, GRADIENT_ROUNDING, LOSS_FLOOR, Precision};
+use super::{ADVANTAGE_ROUNDING, CheckArithmetic, GRADIENT_ROUNDING, LOSS_FLOOR};
 use crate::training::objective::{
-    Advantage, Aggregation, Anchor, Bound, Correction, Estimator, Evaluation, Kl, Known, Level, Objective,
-    ObjectiveError, Outcome, Preset, Scored, Surrogate,
+    Advantage, Aggregation, Anchor, Correction, Estimator, Evaluation, Kl, Known, Level, Objective,
+    ObjectiveError, Preset, RewardedResponse, ScoredResponse, Surrogate, WeightBound,
 };
 
 /// verl bounds its k3 estimate by this.
@@ -25,7 +25,7 @@ struct Params {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Case {
+pub(super) struct ObjectiveCase {
     pub(super) objective: String,
     source: Option<String>,
     params: Params,
@@ -51,7 +51,7 @@ pub(super) struct Errors {
     pub(super) advantages: f64,
 }
 
-impl Case {
+impl ObjectiveCase {
     /// That all parts have the same `N` rows and `T` columns.
     pub(super) fn check(&self) -> Result<(), String> {
         let (rows, cols) = (self.logp.len(), self.logp.first().map_or(0, Vec::len));
@@ -115,7 +115,9 @@ impl Case {
             _ => {}
         }
         if objective.correction.is_some() {
-            let bound = params.behav_weight_cap.map_or(Bound::Unbounded {}, |cap| Bound::Truncate { cap });
+            let bound = params
+                .behav_weight_cap
+                .map_or(WeightBound::Unbounded {}, |cap| WeightBound::Truncate { cap });
             objective.correction = Some(Correction { level: Level::Token, bound });
         }
         if let Some(beta) = params.cppo_kl_beta.filter(|beta| *beta > 0.0) {
@@ -139,7 +141,7 @@ impl Case {
     pub(super) fn errors(
         &self,
         objective: &Objective,
-        precision: Precision,
+        precision: CheckArithmetic,
     ) -> Result<Errors, ObjectiveError> {
         let known = (0..self.groups.len()).map(|row| Known {
             group: self.groups[row],
@@ -155,13 +157,13 @@ impl Case {
         let (mut loss, mut found) = (0.0, Vec::new());
         for (response, logp) in logp.iter().enumerate() {
             let Evaluation { loss: part, d_logp, .. } =
-                plan.evaluate(&[Scored { response, logp, entropy: &[] }])?;
+                plan.evaluate(&[ScoredResponse { response, logp, entropy: &[] }])?;
             let scale = self.scale(logp.len());
             loss += scale * part;
             found.extend(d_logp.into_iter().flatten().map(|d| precision.round(scale * d)));
         }
         let wanted: Vec<f64> = (0..self.groups.len())
-            .flat_map(|row| self.trained(row, &self.grad_logp, Precision::F64))
+            .flat_map(|row| self.trained(row, &self.grad_logp, CheckArithmetic::F64))
             .collect();
         let magnitude = wanted.iter().fold(f64::MIN_POSITIVE, |top, g| top.max(g.abs()));
         let gradient = found.iter().zip(&wanted).map(|(f, w)| (f - w).abs()).fold(0.0, worse);
@@ -172,12 +174,12 @@ impl Case {
 
     /// Relative error of the advantages. A response that is alone in its group is not compared:
     /// implementations differ in whether it has any advantage.
-    fn advantage_error(&self, precision: Precision) -> Result<f64, ObjectiveError> {
+    fn advantage_error(&self, precision: CheckArithmetic) -> Result<f64, ObjectiveError> {
         let (Some(rewards), Some(advantage)) = (&self.rewards, self.advantage()) else { return Ok(0.0) };
-        let outcomes: Vec<Outcome> = rewards
+        let outcomes: Vec<RewardedResponse> = rewards
             .iter()
             .zip(&self.groups)
-            .map(|(&reward, &group)| Outcome { reward: precision.round(reward), length: 0, group })
+            .map(|(&reward, &group)| RewardedResponse { reward: precision.round(reward), length: 0, group })
             .collect();
         let found = advantage.of(&outcomes)?;
         let alone = |group: usize| self.groups.iter().filter(|other| **other == group).count() == 1;
@@ -199,7 +201,7 @@ impl Case {
     }
 
     /// The entries of a row that the mask lets through.
-    fn trained(&self, row: usize, matrix: &[Vec<f64>], precision: Precision) -> Vec<f64> {
+    fn trained(&self, row: usize, matrix: &[Vec<f64>], precision: CheckArithmetic) -> Vec<f64> {
         let entries = matrix[row].iter().zip(&self.mask[row]).filter(|(_, mask)| **mask != 0.0);
         entries.map(|(value, _)| precision.round(*value)).collect()
     }

@@ -19,7 +19,10 @@ fn hand_worked(grad0: f64) -> String {
     .to_string()
 }
 
-fn check(lines: &[String], precision: Precision) -> Result<VectorReport, VectorError> {
+fn check(
+    lines: &[String],
+    precision: CheckArithmetic,
+) -> Result<ObjectiveVectorReport, ObjectiveVectorError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(lines.join("\n").as_bytes()).unwrap();
     check_file(file.path(), precision)
@@ -28,7 +31,7 @@ fn check(lines: &[String], precision: Precision) -> Result<VectorReport, VectorE
 #[test]
 fn counts_what_agrees_disagrees_and_does_not_exist() {
     let unknown = hand_worked(0.0).replace("\"gepo\"", "\"other\"");
-    for precision in [Precision::F32, Precision::F64] {
+    for precision in [CheckArithmetic::F32, CheckArithmetic::F64] {
         let report = check(&[hand_worked(0.0), hand_worked(1e-3), unknown.clone()], precision).unwrap();
         assert_eq!((report.cases, report.passed, report.failed, report.skipped), (3, 1, 1, 1));
         assert!(report.failures[0].starts_with("line 2 (gepo)"), "{:?}", report.failures);
@@ -39,7 +42,7 @@ fn counts_what_agrees_disagrees_and_does_not_exist() {
 #[test]
 fn rewards_must_become_the_recorded_advantages() {
     let with = |rewards: &str| hand_worked(0.0).replacen('{', &format!("{{\"rewards\":{rewards},"), 1);
-    for precision in [Precision::F32, Precision::F64] {
+    for precision in [CheckArithmetic::F32, CheckArithmetic::F64] {
         // The advantages are ±.5: half the distance of two rewards, which GEPO does not scale.
         let report = check(&[with("[1.0, 0.0]"), with("[1.0, 0.5]")], precision).unwrap();
         assert_eq!((report.passed, report.failed), (1, 1), "{:?}", report.failures);
@@ -55,10 +58,16 @@ fn rewards_must_become_the_recorded_advantages() {
 fn names_the_line_that_is_not_a_vector() {
     let ragged = hand_worked(0.0).replace("\"mask\":[[1],[1]]", "\"mask\":[[1],[1,0]]");
     assert!(matches!(
-        check(&[hand_worked(0.0), ragged], Precision::F64),
-        Err(VectorError::Malformed { line: 2, .. })
+        check(&[hand_worked(0.0), ragged], CheckArithmetic::F64),
+        Err(ObjectiveVectorError::Malformed { line: 2, .. })
     ));
     let short = hand_worked(0.0).replacen('{', "{\"rewards\":[1.0],", 1);
-    assert!(matches!(check(&[short], Precision::F64), Err(VectorError::Malformed { line: 1, .. })));
-    assert!(matches!(check(&["{}".into()], Precision::F64), Err(VectorError::Malformed { line: 1, .. })));
+    assert!(matches!(
+        check(&[short], CheckArithmetic::F64),
+        Err(ObjectiveVectorError::Malformed { line: 1, .. })
+    ));
+    assert!(matches!(
+        check(&["{}".into()], CheckArithmetic::F64),
+        Err(ObjectiveVectorError::Malformed { line: 1, .. })
+    ));
 }

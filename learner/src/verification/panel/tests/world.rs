@@ -33,7 +33,7 @@ fn opinion(nature: Nature, sound: bool) -> Option<Said> {
 /// panel does not vouch.
 struct World {
     panel: Panel,
-    natures: Vec<(Nature, Option<Network>)>,
+    natures: Vec<(Nature, Option<NetworkPrefix>)>,
     now: u64,
     groups: u64,
     /// Groups under way, and words about them that have not arrived.
@@ -44,7 +44,7 @@ struct World {
 }
 
 impl World {
-    fn nature(&self, key: &PublicKey) -> (Nature, Option<Network>) {
+    fn nature(&self, key: &PublicKey) -> (Nature, Option<NetworkPrefix>) {
         let number = (0..self.natures.len() as u64).find(|n| self::key(*n) == *key).unwrap();
         self.natures[number as usize]
     }
@@ -98,13 +98,13 @@ impl World {
         let (key, group, said) = self.words.swap_remove(which % self.words.len());
         let heard = self.panel.report(&key, &group, said);
         if said == Said::Unable && self.open.contains(&group) {
-            assert_eq!(heard, Heard::Ruled(Ruling::Open), "whoever else vouches");
+            assert_eq!(heard, ReportOutcome::Ruled(Ruling::Open), "whoever else vouches");
         }
         match heard {
-            Heard::Ruled(ruling) => self.ruled(group, ruling),
-            Heard::Judged(right) => self.judged(key, self.truth[&group], right),
-            Heard::Noted => {}
-            Heard::Unasked => panic!("every word was asked for"),
+            ReportOutcome::Ruled(ruling) => self.ruled(group, ruling),
+            ReportOutcome::Judged(right) => self.judged(key, self.truth[&group], right),
+            ReportOutcome::Noted => {}
+            ReportOutcome::Unasked => panic!("every word was asked for"),
         }
     }
 

@@ -63,7 +63,7 @@ fn a_policy_that_waits_to_take_over_moves_with_the_one_in_use() {
     let ladder = Ladder::of(vec![lost_at(60), Device::cpu()], Arc::default());
     let load = |version| Arc::new(testing::installed_on(&ladder, &store, version, &workload));
     let (first, second) = (load(1), load(2));
-    let mut flight = Flight::new(&workload, first.clone(), ALL);
+    let mut flight = OrdersInFlight::new(&workload, first.clone(), ALL);
     (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
     flight.step(&first.tokenizer, || false).unwrap();
     flight.install(second.clone()).unwrap();
@@ -115,7 +115,7 @@ async fn an_order_that_the_device_has_no_room_for_is_given_up_alone() {
         assert_eq!(bench.outbox.contains(OrderCounter(counter)).unwrap(), counter != 12);
     }
     let facts = bench.board.facts(clock::now());
-    assert_ne!(facts.state, State::PolicyUnusable);
+    assert_ne!(facts.state, NodeActivity::PolicyUnusable);
     assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("Card"), 0), "{facts:?}");
     bench.end().await;
 }

@@ -68,11 +68,11 @@ fn model() -> ModelConfig {
 }
 
 /// What the run would ask for with a larger model.
-fn workload() -> Workload {
+fn workload() -> NodeWorkload {
     let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
     charter.model = model().to_json(DType::BF16);
     (charter.snapshot_type, charter.chunk_bytes) = (TensorType::Bf16, 1 << 20);
-    Workload::new(run, &charter).unwrap()
+    NodeWorkload::new(run, &charter).unwrap()
 }
 
 fn snapshot(store: &ChunkStore) -> Manifest {

@@ -13,13 +13,13 @@ use crate::conformance::vectors::VectorError;
 const MAX_EXPECTED_BYTES: u64 = 256 << 20;
 
 #[derive(Deserialize)]
-pub(super) struct Expected {
-    pub(super) cases: Vec<Case>,
+pub(super) struct ExpectedModel {
+    pub(super) cases: Vec<ModelCase>,
     pub(super) nll: Nll,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Case {
+pub(super) struct ModelCase {
     pub(super) ids: Vec<u32>,
     pub(super) last_logits: Vec<f64>,
     pub(super) token_logprobs: Vec<f64>,
@@ -33,7 +33,7 @@ pub(super) struct Nll {
     pub(super) grad_norms: BTreeMap<String, f64>,
 }
 
-impl Expected {
+impl ExpectedModel {
     pub(super) fn load(path: &Path) -> Result<Self, VectorError> {
         let read = |source| VectorError::Read { path: path.to_owned(), source };
         let malformed = |reason: String| VectorError::Malformed { path: path.to_owned(), reason };

@@ -1,6 +1,6 @@
 use super::*;
 
-const SHAPE: PageShape = PageShape { layers: 1, kv_heads: 1, head_lines: 1 };
+const SHAPE: CpuPageShape = CpuPageShape { layers: 1, kv_heads: 1, head_lines: 1 };
 
 /// Writes `value` as a token.
 fn push(cache: &mut KvCache, value: f32) {

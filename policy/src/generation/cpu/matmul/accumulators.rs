@@ -1,7 +1,7 @@
 //! A tile's sums in memory: R rows of a weight with C tokens, sixteen lanes of each, between two stretches of the inputs.
 
 use super::super::simd::{Lanes, Line};
-use super::output::{Output, Update};
+use super::output::{OutputMatrix, OutputUpdate};
 
 /// The sums in registers: as they are, or zeros where the stretch is the first.
 #[inline(always)]
@@ -39,9 +39,9 @@ pub(super) fn add<L: Lanes, const R: usize, const C: usize>(
 
 /// Where a tile's outputs are.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub(super) y: Output<'a>,
-    pub(super) update: Update,
+pub(super) struct TilePlace<'a> {
+    pub(super) y: OutputMatrix<'a>,
+    pub(super) update: OutputUpdate,
     /// Index of the tile's first token.
     pub(super) token: usize,
     /// Index of the tile's first row of the weight.
@@ -56,9 +56,9 @@ pub(super) fn leave<L: Lanes, const R: usize, const C: usize>(
     lanes: L,
     sums: [[L::Vector; R]; C],
     lines: &mut [[Line; R]; C],
-    place: Option<Place<'_>>,
+    place: Option<TilePlace<'_>>,
 ) {
-    let Some(Place { y, update, token, row, rows }) = place else {
+    let Some(TilePlace { y, update, token, row, rows }) = place else {
         for (lines, sums) in lines.iter_mut().zip(sums) {
             for (line, sum) in lines.iter_mut().zip(sums) {
                 lanes.store(line, sum);

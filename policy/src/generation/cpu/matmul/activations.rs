@@ -17,7 +17,7 @@ pub(crate) enum Packing {
     Bf16,
     /// Rounded to bf16 as well, and stored so, in the order of the row, for processors that multiply such numbers two by two. A step is 64 numbers.
     Pairs,
-    /// As [`Packing::Pairs`]. When all rows are there, a matrix unit wants them [transposed](Activations::transposed) in tiles of sixteen tokens.
+    /// As [`Packing::Pairs`]. When all rows are there, a matrix unit wants them [transposed](PackedActivations::transposed) in tiles of sixteen tokens.
     Tiles(Amx),
     /// Rounded to 8 bits with a scale for each block of 32. A step is 64 numbers, then sixteen scales: that of the first block in the first
     /// eight lanes, that of the second in the others.
@@ -143,14 +143,14 @@ fn quantised(row: &[f32], steps: &mut [[Line; STEP_LINES]]) {
 
 /// Packed rows of activations, one a token.
 #[derive(Clone, Copy)]
-pub(crate) struct Activations<'a> {
+pub(crate) struct PackedActivations<'a> {
     lines: &'a [Line],
     tokens: usize,
     inputs: usize,
     packing: Packing,
 }
 
-impl<'a> Activations<'a> {
+impl<'a> PackedActivations<'a> {
     /// Rows of `inputs` numbers each, packed by [`Packing::pack`] and without gaps.
     ///
     /// Panics when `lines` is not a whole number of rows, rows are empty, or want to be transposed.

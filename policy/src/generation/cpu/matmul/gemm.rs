@@ -8,10 +8,10 @@
 
 use super::super::simd::{Abreast, Lanes, Line, Task};
 use super::accumulators;
-use super::accumulators::{Place, add};
-use super::prefetch::Ahead;
+use super::accumulators::{TilePlace, add};
+use super::prefetch::Prefetch;
 use super::weight::{Typed, Widen};
-use super::{Activations, Output, Product, STEP_LINES, Scratch, Update, skinny};
+use super::{OutputMatrix, OutputUpdate, PackedActivations, Product, STEP_LINES, Scratch, skinny};
 
 /// Lines of a block of widened weights: 256 KiB.
 const WEIGHT_LINES: usize = 4096;
@@ -40,7 +40,7 @@ pub(super) fn product<L: Lanes, E: Widen, const R: usize, const C: usize>(lanes:
         count = count.min(most_tiles).min((rows - first).div_ceil(R));
         let next = first + count * R;
         let ahead = weight.between(next, next + (2 * count).min(most_tiles) * R);
-        let ahead = Ahead::new(ahead, panels * count * steps);
+        let ahead = Prefetch::new(ahead, panels * count * steps);
         let widened = &mut widened[..count * steps];
         let mut block = Block { lanes, weight, widened, steps, first, x, y, update, ahead };
         for panel in 0..panels {
@@ -67,10 +67,10 @@ struct Block<'a, L, E, const R: usize> {
     steps: usize,
     /// The first tile's first row.
     first: usize,
-    x: Activations<'a>,
-    y: Output<'a>,
-    update: Update,
-    ahead: Ahead<'a>,
+    x: PackedActivations<'a>,
+    y: OutputMatrix<'a>,
+    update: OutputUpdate,
+    ahead: Prefetch<'a>,
 }
 
 impl<L: Lanes, E: Widen, const R: usize> Block<'_, L, E, R> {
@@ -89,7 +89,7 @@ impl<L: Lanes, E: Widen, const R: usize> Block<'_, L, E, R> {
                 let Self { lanes, weight, y, update, .. } = *self;
                 let row = self.first + tile * R;
                 let rows = weight.len() - row;
-                let place = (end == self.steps).then_some(Place { y, update, token, row, rows });
+                let place = (end == self.steps).then_some(TilePlace { y, update, token, row, rows });
                 let ahead = self.ahead.take(end - start);
                 let (x, first) = (&x, start == 0);
                 if token > 0 {
@@ -123,8 +123,8 @@ struct Tile<'a, S, const R: usize, const C: usize> {
     /// Whether this is the first stretch: sums begin at zero.
     first: bool,
     /// Where the outputs go, if this is the last one.
-    place: Option<Place<'a>>,
-    ahead: Ahead<'a>,
+    place: Option<TilePlace<'a>>,
+    ahead: Prefetch<'a>,
 }
 
 impl<S: Stretch<R>, const R: usize, const C: usize> Task for Tile<'_, S, R, C> {
@@ -152,7 +152,7 @@ trait Stretch<const R: usize> {
         self,
         lanes: L,
         x: Abreast<'_, [Line; STEP_LINES], C>,
-        ahead: Ahead<'_>,
+        ahead: Prefetch<'_>,
         sums: &mut [[L::Vector; R]; C],
     );
 }
@@ -166,7 +166,7 @@ impl<const R: usize> Stretch<R> for Kept<'_, R> {
         self,
         lanes: L,
         x: Abreast<'_, [Line; STEP_LINES], C>,
-        ahead: Ahead<'_>,
+        ahead: Prefetch<'_>,
         sums: &mut [[L::Vector; R]; C],
     ) {
         for (step, weights) in self.0.iter().enumerate() {
@@ -199,7 +199,7 @@ impl<E: Widen, const R: usize> Stretch<R> for Fresh<'_, E, R> {
         self,
         lanes: L,
         x: Abreast<'_, [Line; STEP_LINES], C>,
-        ahead: Ahead<'_>,
+        ahead: Prefetch<'_>,
         sums: &mut [[L::Vector; R]; C],
     ) {
         let Self { blocks, whole, rest, widened } = self;

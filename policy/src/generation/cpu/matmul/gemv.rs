@@ -4,14 +4,14 @@
 //! looking ahead in. (Four rows side by side came to half of the bandwidth on a Zen 4, with and without asking ahead.)
 
 use super::super::simd::{Abreast, Lanes, Line};
-use super::weight::{Element, Typed};
-use super::{Output, Product, STEP_LINES, Update};
+use super::weight::{Typed, WeightElement};
+use super::{OutputMatrix, OutputUpdate, Product, STEP_LINES};
 
 /// Rows whose lanes are added up at a time.
 const ROWS: usize = 4;
 
 #[inline(always)]
-pub(super) fn product<L: Lanes, E: Element>(lanes: L, call: Product<'_, E>) {
+pub(super) fn product<L: Lanes, E: WeightElement>(lanes: L, call: Product<'_, E>) {
     let Product { weight, x, y, update, .. } = call;
     let x = x.row(0).as_chunks::<STEP_LINES>().0;
     for first in (0..weight.len()).step_by(ROWS) {
@@ -21,13 +21,13 @@ pub(super) fn product<L: Lanes, E: Element>(lanes: L, call: Product<'_, E>) {
 
 /// The outputs of four rows from the first on, as far as there are so many.
 #[inline(always)]
-fn rows<L: Lanes, E: Element>(
+fn rows<L: Lanes, E: WeightElement>(
     lanes: L,
     weight: Typed<'_, E>,
     first: usize,
     x: &[[Line; STEP_LINES]],
-    y: Output<'_>,
-    update: Update,
+    y: OutputMatrix<'_>,
+    update: OutputUpdate,
 ) {
     let count = ROWS.min(weight.len() - first);
     let mut vectors = [lanes.zero(); ROWS];

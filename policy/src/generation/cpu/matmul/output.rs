@@ -10,7 +10,7 @@ const STREAM_BYTES: usize = 2 << 20;
 
 /// What happens to the numbers that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Update {
+pub(crate) enum OutputUpdate {
     /// y = x · Wᵀ.
     Set,
     /// y = y + x · Wᵀ.
@@ -22,12 +22,12 @@ pub(crate) enum Update {
 /// Its numbers are written as atomics without order, which costs nothing and makes an overlap a wrong number instead of
 /// undefined behaviour. Who reads them needs the end of the phase or a join first, as with any memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Output<'a> {
+pub(crate) struct OutputMatrix<'a> {
     cells: &'a [AtomicU32],
     stride: usize,
 }
 
-impl<'a> Output<'a> {
+impl<'a> OutputMatrix<'a> {
     /// Row t begins at `t * stride`.
     #[cfg(test)]
     pub(crate) fn new(y: &'a mut [f32], stride: usize) -> Self {
@@ -60,13 +60,13 @@ impl<'a> Output<'a> {
         column: usize,
         values: [f32; N],
         count: usize,
-        update: Update,
+        update: OutputUpdate,
     ) {
         let cells = &self.cells[token * self.stride + column..];
         let write = |(cell, value): (&AtomicU32, f32)| {
             let value = match update {
-                Update::Set => value,
-                Update::Add => f32::from_bits(cell.load(Ordering::Relaxed)) + value,
+                OutputUpdate::Set => value,
+                OutputUpdate::Add => f32::from_bits(cell.load(Ordering::Relaxed)) + value,
             };
             cell.store(value.to_bits(), Ordering::Relaxed);
         };
@@ -76,7 +76,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// As [`Output::put`], with the instructions of a processor that has a matrix unit.
+    /// As [`OutputMatrix::put`], with the instructions of a processor that has a matrix unit.
     pub(super) fn put_line(
         self,
         unit: &Unit,
@@ -84,13 +84,13 @@ impl<'a> Output<'a> {
         column: usize,
         line: &Line,
         count: usize,
-        update: Update,
+        update: OutputUpdate,
     ) {
         let cells = &self.cells[token * self.stride + column..];
         let how = match update {
-            Update::Add => Put::Add,
-            Update::Set if size_of_val(self.cells) > STREAM_BYTES => Put::Stream,
-            Update::Set => Put::Set,
+            OutputUpdate::Add => Put::Add,
+            OutputUpdate::Set if size_of_val(self.cells) > STREAM_BYTES => Put::Stream,
+            OutputUpdate::Set => Put::Set,
         };
         match cells.first_chunk() {
             Some(cells) if count >= LANES => unit.put(line, cells, how),

@@ -1,14 +1,14 @@
 //! Weights that were published in bf16, with activations in bf16: an instruction multiplies both two by two, as they are stored.
 
 use super::super::simd::{Lanes, Line, bytes};
-use super::weight::{self, Element, Format};
+use super::weight::{self, Format, WeightElement};
 use super::{CACHE_LINE, Product, STEP_LINES, gemv, skinny};
 use crate::model::weights::DType;
 
 /// bfloat16 as published, multiplied two by two.
 pub(super) struct Pairs;
 
-impl Element for Pairs {
+impl WeightElement for Pairs {
     type Block = [u8; STEP_LINES * CACHE_LINE];
     const FORMAT: Format = Format::Published(DType::BF16);
 

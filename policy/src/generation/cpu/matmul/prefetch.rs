@@ -8,13 +8,13 @@ const MAX_PACE: usize = 2 * CACHE_LINE;
 
 /// Bytes that will be read next.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead<'a> {
+pub(super) struct Prefetch<'a> {
     bytes: &'a [u8],
     /// How many of them to ask for at each step. Evenly, as memory that is asked for too much at a time makes all else wait.
     pace: usize,
 }
 
-impl<'a> Ahead<'a> {
+impl<'a> Prefetch<'a> {
     /// Asked for in so many steps, as far as they suffice.
     #[inline(always)]
     pub(super) fn new(bytes: &'a [u8], steps: usize) -> Self {
@@ -35,7 +35,7 @@ impl<'a> Ahead<'a> {
         self.pace.div_ceil(CACHE_LINE)
     }
 
-    /// Asks for A lines at a step: [`Ahead::lines`].
+    /// Asks for A lines at a step: [`Prefetch::lines`].
     #[inline(always)]
     pub(super) fn ask<L: Lanes, const A: usize>(self, lanes: L, step: usize) {
         for line in 0..A {

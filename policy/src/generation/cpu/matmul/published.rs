@@ -2,7 +2,7 @@
 
 use super::super::simd::{Lanes, Line};
 use super::accumulators::add;
-use super::weight::{self, Element, Format, Widen};
+use super::weight::{self, Format, WeightElement, Widen};
 use super::{BLOCK, Product, STEP_LINES, gemm, gemv, skinny};
 use crate::model::weights::DType;
 
@@ -19,7 +19,7 @@ macro_rules! published {
             }
         }
 
-        impl Element for $name {
+        impl WeightElement for $name {
             type Block = [u8; $bytes * BLOCK];
             const FORMAT: Format = Format::Published(DType::$dtype);
 

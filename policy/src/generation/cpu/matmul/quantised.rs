@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::super::simd::{Lanes, Line};
 use super::quantise::{INT4_BYTES, INT8_BYTES, SCALES, STEP};
-use super::weight::{Element, Format};
+use super::weight::{Format, WeightElement};
 use super::{Product, STEP_LINES, gemv, quantise, skinny};
 use crate::math;
 use crate::model::weights::WeightTensor;
@@ -54,7 +54,7 @@ macro_rules! quantised {
         #[doc = $what]
         pub(super) struct $name;
 
-        impl Element for $name {
+        impl WeightElement for $name {
             type Block = [u8; $bytes];
             const FORMAT: Format = Format::$name;
 

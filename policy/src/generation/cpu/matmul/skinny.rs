@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use super::super::simd::{Abreast, Lanes, Line, Task};
 use super::accumulators;
-use super::accumulators::Place;
-use super::prefetch::Ahead;
-use super::weight::{Element, Typed};
-use super::{Activations, Output, Product, STEP_LINES, Update};
+use super::accumulators::TilePlace;
+use super::prefetch::Prefetch;
+use super::weight::{Typed, WeightElement};
+use super::{OutputMatrix, OutputUpdate, PackedActivations, Product, STEP_LINES};
 
 /// Tokens up to which it is the quicker way with published weights.
 pub(super) const MOST_TOKENS: usize = 32;
@@ -23,7 +23,10 @@ const PASS: usize = 32;
 
 /// Tiles have R rows and at most C tokens.
 #[inline(always)]
-pub(super) fn product<L: Lanes, E: Element, const R: usize, const C: usize>(lanes: L, call: Product<'_, E>) {
+pub(super) fn product<L: Lanes, E: WeightElement, const R: usize, const C: usize>(
+    lanes: L,
+    call: Product<'_, E>,
+) {
     let Product { weight, x, y, update, scratch } = call;
     let block = (BLOCK_BYTES / weight.row_bytes() / R).max(1) * R;
     let sums = &mut scratch.sums;
@@ -60,21 +63,21 @@ struct Panel<'a, L, E> {
     rows: Range<usize>,
     /// Index of its first token.
     token: usize,
-    x: Activations<'a>,
-    y: Output<'a>,
-    update: Update,
+    x: PackedActivations<'a>,
+    y: OutputMatrix<'a>,
+    update: OutputUpdate,
     /// The panel's share of the next block.
     ahead: &'a [u8],
 }
 
-impl<L: Lanes, E: Element> Panel<'_, L, E> {
+impl<L: Lanes, E: WeightElement> Panel<'_, L, E> {
     #[inline(always)]
     fn multiply<const R: usize, const C: usize>(&self, sums: &mut [Line]) {
         let x: [&[[Line; STEP_LINES]]; C] = std::array::from_fn(|c| self.x.row(self.token + c).as_chunks().0);
         let sums = sums.as_chunks_mut::<R>().0.as_chunks_mut::<C>().0;
         let (blocks, whole) = (x[0].len(), self.weight.blocks(self.rows.start).len());
         let tiles = self.rows.len().div_ceil(R);
-        let mut ahead = Ahead::new(self.ahead, tiles * blocks);
+        let mut ahead = Prefetch::new(self.ahead, tiles * blocks);
         for start in (0..blocks).step_by(PASS) {
             let end = blocks.min(start + PASS);
             let (is_last, whole) = (end == blocks, end.min(whole));
@@ -97,7 +100,7 @@ impl<L: Lanes, E: Element> Panel<'_, L, E> {
                     whole: whole - start,
                     sums,
                     first: start == 0,
-                    place: is_last.then_some(Place { y, update, token, row, rows: self.rows.end - row }),
+                    place: is_last.then_some(TilePlace { y, update, token, row, rows: self.rows.end - row }),
                     ahead: ahead.take(end - start),
                 };
                 self.lanes.run(tile);
@@ -109,7 +112,7 @@ impl<L: Lanes, E: Element> Panel<'_, L, E> {
 /// Adds to a tile's sums the products of a stretch of the inputs.
 ///
 /// A task of its own, as within the loops around it the compiler would not keep all of the sums in registers.
-struct Tile<'a, E: Element, const R: usize, const C: usize> {
+struct Tile<'a, E: WeightElement, const R: usize, const C: usize> {
     weights: Abreast<'a, E::Block, R>,
     /// Whole blocks of the weights.
     whole: usize,
@@ -120,11 +123,11 @@ struct Tile<'a, E: Element, const R: usize, const C: usize> {
     /// Whether this is the first stretch: sums begin at zero.
     first: bool,
     /// Where the outputs go, if this is the last one.
-    place: Option<Place<'a>>,
-    ahead: Ahead<'a>,
+    place: Option<TilePlace<'a>>,
+    ahead: Prefetch<'a>,
 }
 
-impl<E: Element, const R: usize, const C: usize> Task for Tile<'_, E, R, C> {
+impl<E: WeightElement, const R: usize, const C: usize> Task for Tile<'_, E, R, C> {
     type Output = ();
 
     #[inline(always)]
@@ -139,7 +142,7 @@ impl<E: Element, const R: usize, const C: usize> Task for Tile<'_, E, R, C> {
     }
 }
 
-impl<E: Element, const R: usize, const C: usize> Tile<'_, E, R, C> {
+impl<E: WeightElement, const R: usize, const C: usize> Tile<'_, E, R, C> {
     /// Goes through all blocks and asks for A cache lines ahead at each.
     #[inline(always)]
     fn multiply<L: Lanes, const A: usize>(

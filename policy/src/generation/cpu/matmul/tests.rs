@@ -111,9 +111,9 @@ fn every_tile_on_every_processor_gives_the_promised_bits() {
                 let lines = packed(&x, inputs);
                 for processor in Processor::available() {
                     let mut y = vec![f32::NAN; tokens * rows];
-                    let x = Activations::new(&lines, inputs, Packing::F32);
-                    let output = Output::new(&mut y, rows);
-                    Multiplier::new(processor).product(weight.rows(), 0..rows, x, output, Update::Set);
+                    let x = PackedActivations::new(&lines, inputs, Packing::F32);
+                    let output = OutputMatrix::new(&mut y, rows);
+                    Multiplier::new(processor).product(weight.rows(), 0..rows, x, output, OutputUpdate::Set);
                     let name = processor.name();
                     assert!(bits(&y) == expected, "{name} {dtype:?} {rows} x {inputs}, {tokens} tokens");
                 }
@@ -136,9 +136,9 @@ fn bf16_activations_give_the_promised_bits_two_by_two_and_one_by_one() {
                 let lines = packed_as(packing, &x, inputs);
                 for processor in Processor::available() {
                     let mut y = vec![f32::NAN; tokens * rows];
-                    let x = Activations::new(&lines, inputs, packing);
-                    let output = Output::new(&mut y, rows);
-                    Multiplier::new(processor).product(weight.rows(), 0..rows, x, output, Update::Set);
+                    let x = PackedActivations::new(&lines, inputs, packing);
+                    let output = OutputMatrix::new(&mut y, rows);
+                    Multiplier::new(processor).product(weight.rows(), 0..rows, x, output, OutputUpdate::Set);
                     let name = processor.name();
                     assert!(bits(&y) == expected, "{name} {packing:?} {rows} x {inputs}, {tokens} tokens");
                 }
@@ -154,8 +154,8 @@ fn in_tiles(
     weight: WeightRows<'_>,
     range: Range<usize>,
     x: &[f32],
-    y: Output<'_>,
-    update: Update,
+    y: OutputMatrix<'_>,
+    update: OutputUpdate,
 ) {
     let inputs = weight.inputs();
     let tokens = x.len() / inputs;
@@ -166,7 +166,7 @@ fn in_tiles(
     for (rows, tiles) in groups.zip(tiles.chunks_mut(transposed_lines(16, inputs))) {
         transpose_group(amx, rows, inputs, tiles);
     }
-    let x = Activations::transposed(&tiles, tokens, inputs, amx);
+    let x = PackedActivations::transposed(&tiles, tokens, inputs, amx);
     multiplier.product(weight, range, x, y, update);
 }
 
@@ -199,14 +199,14 @@ fn the_matrix_unit_gives_the_promised_bits() {
         let weight = Stored::new(rows, inputs, DType::BF16, 2);
         for tokens in [64, 50, 33, 32, 17, 16, 15, 2, 1] {
             let x = numbers(tokens * inputs);
-            for update in [Update::Set, Update::Add] {
+            for update in [OutputUpdate::Set, OutputUpdate::Add] {
                 let mut y = vec![0.25; tokens * rows];
-                let begin = if update == Update::Add { 0.25 } else { 0.0 };
+                let begin = if update == OutputUpdate::Add { 0.25 } else { 0.0 };
                 let expected: Vec<f32> = rounded(&x)
                     .chunks(inputs)
                     .flat_map(|x| (0..rows).map(|row| weight.in_steps(row, x) + begin))
                     .collect();
-                let output = Output::new(&mut y, rows);
+                let output = OutputMatrix::new(&mut y, rows);
                 in_tiles(&mut multiplier, amx, weight.rows(), 0..rows, &x, output, update);
                 assert!(bits(&y) == bits(&expected), "{rows} x {inputs}, {tokens} tokens, {update:?}");
             }
@@ -222,7 +222,15 @@ fn large_products_on_the_matrix_unit_do_not_depend_on_how_they_are_cut_or_where_
     let x = numbers(tokens * inputs);
     let mut whole = vec![0.0; tokens * rows];
     let weight = Stored::new(rows, inputs, DType::BF16, 0);
-    in_tiles(&mut multiplier, amx, weight.rows(), 0..rows, &x, Output::new(&mut whole, rows), Update::Set);
+    in_tiles(
+        &mut multiplier,
+        amx,
+        weight.rows(),
+        0..rows,
+        &x,
+        OutputMatrix::new(&mut whole, rows),
+        OutputUpdate::Set,
+    );
     for (token, row) in [(0, 0), (33, 2_501), (129, 4_999), (128, 4_991)] {
         let expected = weight.in_steps(row, &rounded(&x)[token * inputs..][..inputs]);
         assert_eq!(whole[token * rows + row].to_bits(), expected.to_bits());
@@ -241,8 +249,16 @@ fn large_products_on_the_matrix_unit_do_not_depend_on_how_they_are_cut_or_where_
             (16, 31..32, 1),
         ] {
             let mut y = vec![f32::NAN; count * stride];
-            let output = Output::new(&mut y, stride);
-            in_tiles(&mut multiplier, amx, rows_at, range.clone(), &x[..count * inputs], output, Update::Set);
+            let output = OutputMatrix::new(&mut y, stride);
+            in_tiles(
+                &mut multiplier,
+                amx,
+                rows_at,
+                range.clone(),
+                &x[..count * inputs],
+                output,
+                OutputUpdate::Set,
+            );
             for (y, whole) in y.chunks(stride).zip(whole.chunks(rows)) {
                 let (y, beyond) = y.split_at(range.len());
                 assert!(
@@ -263,7 +279,15 @@ fn on_the_matrix_unit_a_nan_stays_in_its_row_and_its_token_and_what_is_tiny_is_z
     let mut x = numbers(tokens * inputs);
     let mut run = |weight: &Stored, x: &[f32]| {
         let mut y = vec![0.0; tokens * rows];
-        in_tiles(&mut multiplier, amx, weight.rows(), 0..rows, x, Output::new(&mut y, rows), Update::Set);
+        in_tiles(
+            &mut multiplier,
+            amx,
+            weight.rows(),
+            0..rows,
+            x,
+            OutputMatrix::new(&mut y, rows),
+            OutputUpdate::Set,
+        );
         y
     };
     let clean = run(&weight, &x);
@@ -285,9 +309,15 @@ fn on_the_matrix_unit_a_nan_stays_in_its_row_and_its_token_and_what_is_tiny_is_z
 fn activations_of_another_precision_are_refused() {
     let weight = Stored::new(1, 64, DType::F32, 0);
     let lines = packed_as(Packing::Int8, &numbers(64), 64);
-    let x = Activations::new(&lines, 64, Packing::Int8);
+    let x = PackedActivations::new(&lines, 64, Packing::Int8);
     let mut y = [0.0];
-    Multiplier::new(Processor::best()).product(weight.rows(), 0..1, x, Output::new(&mut y, 1), Update::Set);
+    Multiplier::new(Processor::best()).product(
+        weight.rows(),
+        0..1,
+        x,
+        OutputMatrix::new(&mut y, 1),
+        OutputUpdate::Set,
+    );
 }
 
 #[test]
@@ -299,8 +329,8 @@ fn large_products_do_not_depend_on_how_they_are_cut() {
     let row_lines = Packing::F32.lines(inputs);
     let mut multiplier = Multiplier::new(Processor::best());
     let mut whole = vec![0.0; tokens * rows];
-    let all = Activations::new(&lines, inputs, Packing::F32);
-    multiplier.product(weight.rows(), 0..rows, all, Output::new(&mut whole, rows), Update::Set);
+    let all = PackedActivations::new(&lines, inputs, Packing::F32);
+    multiplier.product(weight.rows(), 0..rows, all, OutputMatrix::new(&mut whole, rows), OutputUpdate::Set);
     for token in [0, 33, 69] {
         for row in [0, 101, 202] {
             let expected = weight.output(row, &x[token * inputs..][..inputs]);
@@ -308,11 +338,11 @@ fn large_products_do_not_depend_on_how_they_are_cut() {
         }
     }
     for count in 1..tokens {
-        let x = Activations::new(&lines[..count * row_lines], inputs, Packing::F32);
+        let x = PackedActivations::new(&lines[..count * row_lines], inputs, Packing::F32);
         let (first, last) = (count % 50, rows - count);
         let mut part = vec![0.0; count * (last - first)];
-        let y = Output::new(&mut part, last - first);
-        multiplier.product(weight.rows(), first..last, x, y, Update::Set);
+        let y = OutputMatrix::new(&mut part, last - first);
+        multiplier.product(weight.rows(), first..last, x, y, OutputUpdate::Set);
         for (part, whole) in part.chunks(last - first).zip(whole.chunks(rows)) {
             assert!(bits(part) == bits(&whole[first..last]), "{count} tokens, rows {first}..{last}");
         }
@@ -325,16 +355,22 @@ fn threads_fill_columns_of_one_output() {
     let weight = Stored::new(rows, inputs, DType::F32, 0);
     let x = numbers(tokens * inputs);
     let lines = packed(&x, inputs);
-    let activations = Activations::new(&lines, inputs, Packing::F32);
+    let activations = PackedActivations::new(&lines, inputs, Packing::F32);
     let stride = rows + 5;
     let mut y = vec![7.0; tokens * stride];
-    let output = Output::new(&mut y, stride);
+    let output = OutputMatrix::new(&mut y, stride);
     std::thread::scope(|scope| {
         for range in [0..13, 13..64, 64..rows] {
             let weight = weight.rows();
             scope.spawn(move || {
                 let columns = output.skip(range.start);
-                Multiplier::new(Processor::best()).product(weight, range, activations, columns, Update::Set);
+                Multiplier::new(Processor::best()).product(
+                    weight,
+                    range,
+                    activations,
+                    columns,
+                    OutputUpdate::Set,
+                );
             });
         }
     });
@@ -357,9 +393,9 @@ fn an_update_adds_the_finished_product() {
         let lines = packed(&x, inputs);
         for processor in Processor::available() {
             let mut y = before.clone();
-            let x = Activations::new(&lines, inputs, Packing::F32);
-            let output = Output::new(&mut y, rows);
-            Multiplier::new(processor).product(weight.rows(), 0..rows, x, output, Update::Add);
+            let x = PackedActivations::new(&lines, inputs, Packing::F32);
+            let output = OutputMatrix::new(&mut y, rows);
+            Multiplier::new(processor).product(weight.rows(), 0..rows, x, output, OutputUpdate::Add);
             assert_eq!(bits(&y), bits(&expected));
         }
     }
@@ -388,8 +424,8 @@ fn a_nan_stays_in_its_row_and_its_token() {
     x[3 * inputs + 69] = f32::NAN;
     let lines = packed(&x, inputs);
     let mut y = vec![0.0; tokens * rows];
-    let (x, output) = (Activations::new(&lines, inputs, Packing::F32), Output::new(&mut y, rows));
-    Multiplier::new(Processor::best()).product(weight.rows(), 0..rows, x, output, Update::Set);
+    let (x, output) = (PackedActivations::new(&lines, inputs, Packing::F32), OutputMatrix::new(&mut y, rows));
+    Multiplier::new(Processor::best()).product(weight.rows(), 0..rows, x, output, OutputUpdate::Set);
     for (i, (y, clean)) in y.iter().zip(clean).enumerate() {
         if i % rows == 2 || i / rows == 3 {
             assert!(y.is_nan());
@@ -405,9 +441,21 @@ fn nothing_is_done_for_no_rows_or_no_tokens() {
     let lines = packed(&numbers(8), 8);
     let mut multiplier = Multiplier::new(Processor::best());
     let mut y = [5.0; 3];
-    let output = Output::new(&mut y, 3);
-    multiplier.product(weight.rows(), 2..2, Activations::new(&lines, 8, Packing::F32), output, Update::Set);
-    multiplier.product(weight.rows(), 0..3, Activations::new(&[], 8, Packing::F32), output, Update::Set);
+    let output = OutputMatrix::new(&mut y, 3);
+    multiplier.product(
+        weight.rows(),
+        2..2,
+        PackedActivations::new(&lines, 8, Packing::F32),
+        output,
+        OutputUpdate::Set,
+    );
+    multiplier.product(
+        weight.rows(),
+        0..3,
+        PackedActivations::new(&[], 8, Packing::F32),
+        output,
+        OutputUpdate::Set,
+    );
     assert_eq!(y, [5.0; 3]);
 }
 
@@ -417,7 +465,7 @@ fn an_output_that_is_too_small_is_refused() {
     let weight = Stored::new(3, 8, DType::BF16, 0);
     let lines = packed(&numbers(16), 8);
     let mut y = [0.0; 5];
-    let output = Output::new(&mut y, 3);
-    let x = Activations::new(&lines, 8, Packing::F32);
-    Multiplier::new(Processor::best()).product(weight.rows(), 0..3, x, output, Update::Set);
+    let output = OutputMatrix::new(&mut y, 3);
+    let x = PackedActivations::new(&lines, 8, Packing::F32);
+    Multiplier::new(Processor::best()).product(weight.rows(), 0..3, x, output, OutputUpdate::Set);
 }

@@ -7,12 +7,12 @@
 //! addition, then these two are added, then what they come to is added to the sum; whatever is nearer to zero than 2⁻¹²⁶ is zero on the way.
 //! This is the unit's order, not that of other processors, but as they do it depends on a row of W and a row of x alone.
 
-use super::super::simd::amx::{Amx, INPUTS, PAIR, Rows, Sums, TILE, Tile, Unit};
+use super::super::simd::amx::{Amx, AmxRows, INPUTS, PAIR, Sums, TILE, Tile, Unit};
 use super::super::simd::{Line, bytes_mut};
 use super::activations::Packing;
-use super::output::Output;
+use super::output::OutputMatrix;
 use super::pairs::Pairs;
-use super::{CACHE_LINE, Product, Update};
+use super::{CACHE_LINE, OutputUpdate, Product};
 
 /// Bytes of a block of rows, at most, unless [`PAIR`] are more.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -90,15 +90,15 @@ impl<'a> Block<'a> {
     }
 
     /// The pair of tiles of rows with this number.
-    fn rows(&self, pair: usize) -> Rows<'a> {
+    fn rows(&self, pair: usize) -> AmxRows<'a> {
         match *self {
             Self::Stored { bytes, stride, is_read_often } => {
                 let bytes = &bytes[pair * PAIR * stride..];
-                if is_read_often { Rows::Near { bytes, stride } } else { Rows::Far { bytes, stride } }
+                if is_read_often { AmxRows::Near { bytes, stride } } else { AmxRows::Far { bytes, stride } }
             }
             Self::Copied { tiles, steps } => {
                 let (first, behind) = tiles[pair * (PAIR / TILE) * steps..].split_at(steps);
-                Rows::Tiles([first, &behind[..steps]])
+                AmxRows::Tiles([first, &behind[..steps]])
             }
         }
     }
@@ -106,8 +106,8 @@ impl<'a> Block<'a> {
 
 /// Where in the output the sums of a pair of tiles go.
 struct Place<'a> {
-    y: Output<'a>,
-    update: Update,
+    y: OutputMatrix<'a>,
+    update: OutputUpdate,
     /// The first token, of so many.
     token: usize,
     tokens: usize,

@@ -67,7 +67,7 @@ impl<'a> WeightRows<'a> {
         Self { bytes, ..self }
     }
 
-    pub(super) fn typed<E: Element>(self) -> Typed<'a, E> {
+    pub(super) fn typed<E: WeightElement>(self) -> Typed<'a, E> {
         assert_eq!(self.format, E::FORMAT, "the type fits the numbers");
         Typed { bytes: self.bytes, row_bytes: self.row_bytes(), element: PhantomData }
     }
@@ -92,7 +92,7 @@ impl<E> Clone for Typed<'_, E> {
 
 impl<E> Copy for Typed<'_, E> {}
 
-impl<'a, E: Element> Typed<'a, E> {
+impl<'a, E: WeightElement> Typed<'a, E> {
     #[inline(always)]
     pub(super) fn len(self) -> usize {
         self.bytes.len() / self.row_bytes
@@ -133,7 +133,7 @@ impl<'a, E: Element> Typed<'a, E> {
 }
 
 /// A format, with what it is multiplied by.
-pub(super) trait Element: Sized + 'static {
+pub(super) trait WeightElement: Sized + 'static {
     /// Bytes of a step.
     type Block: Copy;
     /// Its name among the formats.
@@ -155,7 +155,7 @@ pub(super) trait Element: Sized + 'static {
 }
 
 /// Numbers that are widened.
-pub(super) trait Widen: Element {
+pub(super) trait Widen: WeightElement {
     /// The block's odd and even numbers.
     fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2];
 }

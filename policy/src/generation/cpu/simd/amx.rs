@@ -30,7 +30,7 @@ pub(crate) type Sums = [[Tile; 2]; 2];
 /// [`PAIR`] rows of weights.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "nobody reads them"))]
-pub(crate) enum Rows<'a> {
+pub(crate) enum AmxRows<'a> {
     /// As they lie in a weight of which a cache has them: the nth and the one sixteen further on are read side by side.
     Near {
         /// From the first one on.

@@ -1,7 +1,9 @@
 //! Agreement with the f32 reference, in every precision and with every kind of vectors that this processor has.
 
 use super::*;
-use crate::conformance::backends::{Agreement, Limits, Model, Prompt, compare, models, prompts};
+use crate::conformance::backends::{
+    Agreement, AgreementLimits, ClaimedPrompt, NamedModel, compare, models, prompts,
+};
 
 /// Prompts, dealt to the models evenly, and tokens of the longest: more than a call takes.
 const PROMPTS: (usize, usize) = (2_000, 600);
@@ -9,8 +11,8 @@ const PROMPTS: (usize, usize) = (2_000, 600);
 const PORTABLE_PROMPTS: usize = 4;
 
 /// What is found of one model, by precision and kind of vectors. To the bit it is the same for all kinds that add in the same order.
-fn found(model: &Model, kinds: &[(Precision, Processor)], prompts: &[Prompt]) -> Vec<Agreement> {
-    let Model { name, config, weights } = model;
+fn found(model: &NamedModel, kinds: &[(Precision, Processor)], prompts: &[ClaimedPrompt]) -> Vec<Agreement> {
+    let NamedModel { name, config, weights } = model;
     let load = |(precision, processor): &(Precision, Processor)| {
         CpuBackend::load_on(*processor, config, weights, *precision).unwrap()
     };
@@ -44,7 +46,7 @@ fn every_processor_agrees_with_the_reference_over_random_prompts() {
         for ((precision, processor), (found, total)) in fast.iter().zip(found.iter().zip(&mut totals)) {
             let what = format!("{}, {precision}, {}: {found}", model.name, processor.name());
             println!("{what}");
-            assert!(!found.exceeds(Limits::of(*precision)), "{what}");
+            assert!(!found.exceeds(AgreementLimits::of(*precision)), "{what}");
             assert!(found.max_dlogp() > 0.0, "compared with itself: {what}");
             total.add(found);
         }

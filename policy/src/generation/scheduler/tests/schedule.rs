@@ -17,7 +17,7 @@ impl Dice {
 /// What one schedule came to.
 #[derive(Default)]
 struct Seen {
-    tally: Tally,
+    tally: GenerationStats,
     partial: usize,
     kept: usize,
     conversed: usize,
@@ -36,7 +36,7 @@ fn random_request(dice: &Dice) -> SampleRequest {
     }
 }
 
-fn check(request: &SampleRequest, completions: &[Completion], whole: bool, takeover: Takeover) {
+fn check(request: &SampleRequest, completions: &[Completion], whole: bool, takeover: PolicyTakeover) {
     assert_eq!(completions.len(), request.samples as usize);
     check_lockstep(completions);
     for (sample, completion) in completions.iter().enumerate() {
@@ -44,21 +44,23 @@ fn check(request: &SampleRequest, completions: &[Completion], whole: bool, takeo
         let full = completion.tokens.len() == request.limit(sample as u32);
         assert!(!whole || completion.stopped || full, "{completion:?}");
         match takeover {
-            Takeover::Recompute => assert_eq!(completion.recomputed, changes(completion)),
-            Takeover::Keep => assert!(completion.recomputed.iter().all(|at| *at > 0)),
-            Takeover::Wait => assert!(changes(completion).is_empty() && completion.recomputed.is_empty()),
+            PolicyTakeover::Recompute => assert_eq!(completion.recomputed, changes(completion)),
+            PolicyTakeover::Keep => assert!(completion.recomputed.iter().all(|at| *at > 0)),
+            PolicyTakeover::Wait => {
+                assert!(changes(completion).is_empty() && completion.recomputed.is_empty())
+            }
         }
     }
 }
 
 /// Plays one schedule to its end.
-fn play(seed: u64, takeover: Takeover) -> Seen {
+fn play(seed: u64, takeover: PolicyTakeover) -> Seen {
     let dice = Dice(Cell::new(seed));
     let trouble = Dice(Cell::new(seed + 1));
     let memory = || EngineError::Memory { wanted: 1, free: 0 };
     // Any request fits alone: five samples of 40 + 24 + 6 tokens, and the prompt once more.
     let device = Device::troubled(500, move |_| (trouble.below(50) == 0).then(memory));
-    let limits = Limits {
+    let limits = GenerationLimits {
         cache_bytes: 100 + dice.below(900) as usize,
         sequences: 1 + dice.below(12) as usize,
         prefill_tokens: 1 + dice.below(64) as usize,
@@ -98,7 +100,7 @@ fn play(seed: u64, takeover: Takeover) -> Seen {
                 Err(error) => assert!(matches!(error, EngineError::Memory { .. }), "{error}"),
             },
         }
-        let answer = |turn: Turn<'_>| {
+        let answer = |turn: EndedTurn<'_>| {
             let most = requests[&turn.ticket].max_heard / HEARD.len() as u32;
             let turns: &mut u32 = answered.entry((turn.ticket, turn.sample)).or_default();
             let goes_on = turn.stopped && turn.left > 0 && *turns < most;
@@ -130,23 +132,23 @@ fn play(seed: u64, takeover: Takeover) -> Seen {
 
 #[test]
 fn any_schedule_gives_what_each_request_alone_gives() {
-    for takeover in [Takeover::Recompute, Takeover::Keep, Takeover::Wait] {
+    for takeover in [PolicyTakeover::Recompute, PolicyTakeover::Keep, PolicyTakeover::Wait] {
         let seen: Vec<Seen> = (0..30).map(|seed| play(1000 * seed, takeover)).collect();
         let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
         // What the schedules are for did happen.
         assert!(sum(|s| s.tally.finished) > 500 && sum(|s| s.tally.abandoned) > 50);
         assert!(sum(|s| s.tally.preempted) > 20 && sum(|s| s.partial as u64) > 20);
         assert!(sum(|s| s.conversed as u64) > 100);
-        assert_eq!(sum(|s| s.tally.interrupts) > 0, takeover != Takeover::Wait);
-        assert_eq!(sum(|s| s.kept as u64) > 20, takeover == Takeover::Keep);
-        assert_eq!(sum(|s| s.lingered) > 50, takeover == Takeover::Recompute);
+        assert_eq!(sum(|s| s.tally.interrupts) > 0, takeover != PolicyTakeover::Wait);
+        assert_eq!(sum(|s| s.kept as u64) > 20, takeover == PolicyTakeover::Keep);
+        assert_eq!(sum(|s| s.lingered) > 50, takeover == PolicyTakeover::Recompute);
     }
 }
 
 #[test]
 fn an_undisturbed_schedule_computes_every_token_once() {
     let device = Device::new(AMPLE);
-    let mut generation = generation(&device, Limits::default(), Takeover::Recompute);
+    let mut generation = generation(&device, GenerationLimits::default(), PolicyTakeover::Recompute);
     let dice = Dice(Cell::new(5));
     let (mut inputs, mut tokens) = (0, 0);
     for ticket in 0..40 {
@@ -159,7 +161,7 @@ fn an_undisturbed_schedule_computes_every_token_once() {
     for (_, completions) in generation.finished() {
         tokens += completions.iter().map(|c| c.tokens.len()).sum::<usize>();
     }
-    let Tally { drawn, prefilled, recomputed, preempted, out_of_memory, .. } = generation.tally();
+    let GenerationStats { drawn, prefilled, recomputed, preempted, out_of_memory, .. } = generation.tally();
     assert_eq!((drawn, prefilled), (tokens as u64, inputs as u64));
     assert_eq!((recomputed, preempted, out_of_memory), (0, 0, 0));
     assert_eq!(device.decoded.load(Relaxed), tokens);

@@ -4,12 +4,12 @@ use super::*;
 
 #[test]
 fn a_lost_device_costs_no_token() {
-    for takeover in [Takeover::Recompute, Takeover::Keep, Takeover::Wait] {
+    for takeover in [PolicyTakeover::Recompute, PolicyTakeover::Keep, PolicyTakeover::Wait] {
         let requests = || vec![endless(1, 9, 3, 12), endless(2, 30, 2, 5)];
         let calm = Generation::start(Device::new(AMPLE).policy(1), requests()).unwrap().run().unwrap();
         let lost = || EngineError::DeviceLost { device: "fake".to_owned(), why: "a test".to_owned() };
         let device = Device::troubled(AMPLE, move |call| (call >= 6).then(lost));
-        let mut generation = generation(&device, Limits::default(), takeover);
+        let mut generation = generation(&device, GenerationLimits::default(), takeover);
         for (ticket, request) in (0..).zip(requests()) {
             generation.submit(Ticket(ticket), request).unwrap();
         }
@@ -29,7 +29,7 @@ fn a_lost_device_costs_no_token() {
 #[test]
 fn another_policy_takes_over_as_it_is_told() {
     let run = |takeover, device: &Arc<Device>, newer: &Arc<Device>| {
-        let mut generation = generation(device, Limits::default(), takeover);
+        let mut generation = generation(device, GenerationLimits::default(), takeover);
         generation.submit(Ticket(0), endless(1, 9, 3, 12)).unwrap();
         for _ in 0..5 {
             generation.step().unwrap();
@@ -47,20 +47,20 @@ fn another_policy_takes_over_as_it_is_told() {
         (results.remove(0).remove(0), tally)
     };
     let (device, other) = (Device::new(AMPLE), Device::new(AMPLE));
-    let (dropped, tally) = run(Takeover::Recompute, &device, &device);
+    let (dropped, tally) = run(PolicyTakeover::Recompute, &device, &device);
     assert_eq!((changes(&dropped), dropped.recomputed), (vec![5], vec![5]));
     // 8 of the prompt once, and the 5 that each of the three has said and heard before its last.
     assert_eq!((tally.recomputed, tally.interrupts), (8 + 3 * 5, 1));
 
-    let (kept, tally) = run(Takeover::Keep, &device, &device);
+    let (kept, tally) = run(PolicyTakeover::Keep, &device, &device);
     assert_eq!((changes(&kept), kept.recomputed), (vec![5], vec![]));
     assert_eq!((tally.recomputed, tally.interrupts), (0, 1));
     assert_ne!(kept.tokens, dropped.tokens);
 
-    let (foreign, _) = run(Takeover::Keep, &device, &other);
+    let (foreign, _) = run(PolicyTakeover::Keep, &device, &other);
     assert_eq!((foreign.tokens, foreign.recomputed), (dropped.tokens, vec![5]));
 
-    let (waited, tally) = run(Takeover::Wait, &device, &device);
+    let (waited, tally) = run(PolicyTakeover::Wait, &device, &device);
     assert_eq!((changes(&waited), tally.recomputed, tally.interrupts), (vec![], 0, 0));
     assert_eq!((device.held(), other.held()), (0, 0));
 }
@@ -68,8 +68,8 @@ fn another_policy_takes_over_as_it_is_told() {
 #[test]
 fn caches_are_not_kept_in_the_midst_of_catching_up() {
     let device = Device::new(AMPLE);
-    let limits = Limits { prefill_tokens: 1, ..Limits::default() };
-    let mut generation = generation(&device, limits, Takeover::Keep);
+    let limits = GenerationLimits { prefill_tokens: 1, ..GenerationLimits::default() };
+    let mut generation = generation(&device, limits, PolicyTakeover::Keep);
     let asked = SampleRequest { max_heard: 6, ..request(9, 4, 3, 30) };
     generation.submit(Ticket(0), asked.clone()).unwrap();
     let (mut version, mut heard) = (1, 0);
@@ -84,7 +84,7 @@ fn caches_are_not_kept_in_the_midst_of_catching_up() {
             version += 1;
             generation.install(device.policy(version)).unwrap();
         }
-        let answer = |turn: Turn<'_>| {
+        let answer = |turn: EndedTurn<'_>| {
             let goes_on = turn.stopped && turn.left > 0 && heard < 3;
             heard += u32::from(goes_on);
             Ok::<_, EngineError>(goes_on.then(|| HEARD.to_vec()))
@@ -101,8 +101,8 @@ fn caches_are_not_kept_in_the_midst_of_catching_up() {
 }
 
 /// One request of nine tokens for three samples, with ten tokens each under the first version.
-fn on_its_way(device: &Arc<Device>, limits: Limits) -> Generation<Fake> {
-    let mut generation = generation(device, limits, Takeover::Recompute);
+fn on_its_way(device: &Arc<Device>, limits: GenerationLimits) -> Generation<Fake> {
+    let mut generation = generation(device, limits, PolicyTakeover::Recompute);
     generation.submit(Ticket(0), endless(1, 9, 3, 40)).unwrap();
     while generation.tally().drawn < 30 {
         generation.step().unwrap();
@@ -125,7 +125,7 @@ fn ended(mut generation: Generation<Fake>) -> Vec<Completion> {
 fn nobody_waits_for_what_is_computed_anew() {
     let device = Device::new(AMPLE);
     // Of which a quarter is computed anew in a step: at least twice what three samples say there.
-    let limits = Limits { prefill_tokens: 8, ..Limits::default() };
+    let limits = GenerationLimits { prefill_tokens: 8, ..GenerationLimits::default() };
     let mut generation = on_its_way(&device, limits);
     let older = Arc::downgrade(generation.policy());
     generation.install(device.policy(2)).unwrap();
@@ -158,7 +158,7 @@ fn nobody_waits_for_what_is_computed_anew() {
 fn without_room_for_two_caches_they_are_given_up_first() {
     let device = Device::new(AMPLE);
     // Room for what is there, which may double before it has caught up, and not for that.
-    let limits = Limits { prefill_tokens: 8, cache_bytes: 100, ..Limits::default() };
+    let limits = GenerationLimits { prefill_tokens: 8, cache_bytes: 100, ..GenerationLimits::default() };
     let mut generation = on_its_way(&device, limits);
     generation.install(device.policy(2)).unwrap();
     generation.step().unwrap();
@@ -178,7 +178,7 @@ fn without_room_for_two_caches_they_are_given_up_first() {
 #[test]
 fn at_most_two_versions_draw() {
     let device = Device::new(AMPLE);
-    let limits = Limits { prefill_tokens: 8, ..Limits::default() };
+    let limits = GenerationLimits { prefill_tokens: 8, ..GenerationLimits::default() };
     let mut generation = on_its_way(&device, limits);
     let first = Arc::downgrade(generation.policy());
     generation.install(device.policy(2)).unwrap();
@@ -197,7 +197,7 @@ fn at_most_two_versions_draw() {
 #[test]
 fn between_devices_nobody_lingers() {
     let (device, other) = (Device::new(AMPLE), Device::new(AMPLE));
-    let mut generation = on_its_way(&device, Limits::default());
+    let mut generation = on_its_way(&device, GenerationLimits::default());
     generation.install(other.policy(2)).unwrap();
     assert_eq!((generation.lingering(), device.held()), (0, 0));
     for completion in &ended(generation) {
@@ -208,8 +208,8 @@ fn between_devices_nobody_lingers() {
 #[test]
 fn however_many_are_in_flight_all_come_to_the_newer_policy() {
     let device = Device::new(AMPLE);
-    let limits = Limits { prefill_tokens: 8, ..Limits::default() };
-    let mut generation = generation(&device, limits, Takeover::Recompute);
+    let limits = GenerationLimits { prefill_tokens: 8, ..GenerationLimits::default() };
+    let mut generation = generation(&device, limits, PolicyTakeover::Recompute);
     for ticket in 0..8 {
         generation.submit(Ticket(ticket), endless(ticket as u8, 9, 8, 200)).unwrap();
     }

@@ -1,7 +1,7 @@
 //! What kernels are told of a call: its tokens, where the pages of their sequences are, and how attention is cut into tiles.
 
 use crate::generation::backend::Feed;
-use crate::generation::wgpu::cache::{GpuCache, Growth};
+use crate::generation::wgpu::cache::{CacheGrowth, GpuCache};
 use crate::generation::wgpu::model::workspace::Sizes;
 use crate::math;
 
@@ -25,7 +25,7 @@ pub(crate) struct Feeding {
 impl Feeding {
     pub(crate) fn new(
         feeds: &[Feed<'_, GpuCache>],
-        growths: &[Growth],
+        growths: &[CacheGrowth],
         sizes: &Sizes,
         inv_freq: &[f32],
     ) -> Self {

@@ -4,13 +4,13 @@ use bytemuck::{Pod, Zeroable};
 use wgpu::ComputePass;
 
 use crate::generation::EngineError;
-use crate::generation::backend::{Claim, Pick};
+use crate::generation::backend::{Pick, TokenClaim};
 use crate::generation::wgpu::handle::{Binding, Handle};
-use crate::generation::wgpu::kernel::{Constant, Kernel, Step};
+use crate::generation::wgpu::kernel::{Dispatch, Kernel, KernelConstant};
 use crate::generation::wgpu::model::layer::norm;
-use crate::generation::wgpu::model::linear::{Flow, Linear, Update};
-use crate::generation::wgpu::model::matrix::Matrix;
-use crate::generation::wgpu::model::workspace::{CHOICE_BYTES, PICK_BYTES, Room, Sizes};
+use crate::generation::wgpu::model::linear::{Flow, Update, WgpuLinear};
+use crate::generation::wgpu::model::matrix::WgpuMatrix;
+use crate::generation::wgpu::model::workspace::{CHOICE_BYTES, PICK_BYTES, PassBuffers, Sizes};
 use crate::model::config::ModelConfig;
 use crate::model::weights::Weights;
 use crate::model::weights::named::vector;
@@ -46,7 +46,7 @@ const IMPOSSIBLE: f32 = f32::MIN;
 /// What is wanted of a row of logits: `Pick` in the kernels.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub(crate) struct Wish {
+pub(crate) struct RowWanted {
     u: f32,
     sharpness: f32,
     wanted: u32,
@@ -57,9 +57,9 @@ const DRAW: u32 = 0;
 const LIKELIEST: u32 = 1;
 const PLACE: u32 = 2;
 
-const _: () = assert!(size_of::<Wish>() == PICK_BYTES);
+const _: () = assert!(size_of::<RowWanted>() == PICK_BYTES);
 
-impl Wish {
+impl RowWanted {
     /// That a token is drawn. Where some are ruled out, the row is wanted too: see [`truncates`].
     pub(crate) fn draw(pick: &Pick<'_>) -> Self {
         let greedy = pick.params.temperature == 0.0;
@@ -68,7 +68,7 @@ impl Wish {
     }
 
     /// That a token's interval is told.
-    pub(crate) fn place(claim: &Claim<'_>) -> Self {
+    pub(crate) fn place(claim: &TokenClaim<'_>) -> Self {
         Self { u: 0.0, sharpness: sharpness(claim.params) as f32, wanted: PLACE, token: claim.token }
     }
 }
@@ -91,7 +91,7 @@ pub(crate) fn truncates(params: &SamplingParams, vocab: usize) -> bool {
 /// What came of a row: `Choice` in the kernels.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub(crate) struct Choice {
+pub(crate) struct TokenChoice {
     token: u32,
     wrong: f32,
     logit: f32,
@@ -102,9 +102,9 @@ pub(crate) struct Choice {
     weight: f32,
 }
 
-const _: () = assert!(size_of::<Choice>() == CHOICE_BYTES);
+const _: () = assert!(size_of::<TokenChoice>() == CHOICE_BYTES);
 
-impl Choice {
+impl TokenChoice {
     /// Whether there is anything to draw from.
     ///
     /// Fails when the logits hold a NaN or +∞, or are all −∞.
@@ -157,23 +157,23 @@ impl Choice {
 }
 
 /// The last norm, the output projection, and the choice of tokens.
-pub(crate) struct Head {
-    norm: Step,
-    projection: Linear,
-    mass: Step,
-    pick: Step,
+pub(crate) struct WgpuHead {
+    norm: Dispatch,
+    projection: WgpuLinear,
+    mass: Dispatch,
+    pick: Dispatch,
     blocks: usize,
 }
 
-impl Head {
+impl WgpuHead {
     /// Copies the norm and binds the output projection. Within [`Handle::scoped`].
     ///
     /// Fails when a weight is missing.
     pub(crate) fn load(
         gpu: &Handle,
         config: &ModelConfig,
-        (room, sizes): (&Room, &Sizes),
-        projection: &Matrix,
+        (room, sizes): (&PassBuffers, &Sizes),
+        projection: &WgpuMatrix,
         weights: &Weights,
     ) -> Result<Self, EngineError> {
         let flow = Flow {
@@ -183,13 +183,13 @@ impl Head {
             stride: config.vocab_size,
             update: Update::Set,
         };
-        let vocab = [("VOCAB", Constant::U32(config.vocab_size))];
+        let vocab = [("VOCAB", KernelConstant::U32(config.vocab_size))];
         let picked = [&room.picks, &room.logits, &room.blocks, &room.choices];
         Ok(Self {
             norm: norm(gpu, config, room, &room.logit_rows, &vector(weights, "model.norm.weight")?),
-            projection: Linear::new(gpu, projection, None, &flow),
-            mass: Step::new(gpu, &MASS, &vocab, &picked[..3]),
-            pick: Step::new(gpu, &PICK, &vocab, &picked),
+            projection: WgpuLinear::new(gpu, projection, None, &flow),
+            mass: Dispatch::new(gpu, &MASS, &vocab, &picked[..3]),
+            pick: Dispatch::new(gpu, &PICK, &vocab, &picked),
             blocks: sizes.blocks,
         })
     }

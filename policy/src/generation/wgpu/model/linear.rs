@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use wgpu::{BindGroup, Buffer, BufferUsages, ComputePass, ComputePipeline};
 
 use crate::generation::wgpu::handle::{Binding, Handle};
-use crate::generation::wgpu::kernel::{Constant, Kernel};
-use crate::generation::wgpu::model::matrix::Matrix;
+use crate::generation::wgpu::kernel::{Kernel, KernelConstant};
+use crate::generation::wgpu::model::matrix::WgpuMatrix;
 use crate::model::weights::DType;
 
 const BINDINGS: &[Binding] =
@@ -70,10 +70,10 @@ pub(crate) enum Update {
 }
 
 /// A matrix with its input and its output.
-pub(crate) struct Linear {
+pub(crate) struct WgpuLinear {
     /// Rows of each shard.
     shards: Vec<(usize, BindGroup)>,
-    constants: [(&'static str, Constant); 2],
+    constants: [(&'static str, KernelConstant); 2],
     pipelines: [OnceLock<ComputePipeline>; SHAPES.len()],
 }
 
@@ -98,9 +98,9 @@ pub(crate) fn dtype_number(dtype: DType) -> usize {
     }
 }
 
-impl Linear {
+impl WgpuLinear {
     /// Products of `matrix`, and a bias. Within [`Handle::scoped`].
-    pub(crate) fn new(gpu: &Handle, matrix: &Matrix, bias: Option<&[f32]>, flow: &Flow<'_>) -> Self {
+    pub(crate) fn new(gpu: &Handle, matrix: &WgpuMatrix, bias: Option<&[f32]>, flow: &Flow<'_>) -> Self {
         let biases = gpu.filled("bias", bias.unwrap_or(&[0.0]), BufferUsages::STORAGE);
         let shards = matrix.shards.iter().map(|shard| {
             let words = shard.words(matrix.width, flow.stride, bias.is_some());
@@ -109,8 +109,8 @@ impl Linear {
             (shard.rows, FEW.bind(gpu, &buffers))
         });
         let constants = [
-            ("DTYPE", Constant::U32(dtype_number(matrix.dtype))),
-            ("UPDATE", Constant::U32(flow.update as usize)),
+            ("DTYPE", KernelConstant::U32(dtype_number(matrix.dtype))),
+            ("UPDATE", KernelConstant::U32(flow.update as usize)),
         ];
         Self { shards: shards.collect(), constants, pipelines: Default::default() }
     }
@@ -124,7 +124,10 @@ impl Linear {
             if shape.each == 0 {
                 return MANY.compile(gpu, &[dtype, update]);
             }
-            let sizes = [("COLUMNS", Constant::U32(shape.columns)), ("ROWS_EACH", Constant::U32(shape.each))];
+            let sizes = [
+                ("COLUMNS", KernelConstant::U32(shape.columns)),
+                ("ROWS_EACH", KernelConstant::U32(shape.each)),
+            ];
             FEW.compile(gpu, &[dtype, update, sizes[0], sizes[1]])
         });
         pass.set_pipeline(pipeline);

@@ -25,14 +25,14 @@ pub(crate) fn width(inputs: usize) -> usize {
 
 /// In which order the rows of several tensors stand.
 #[derive(Clone, Copy)]
-pub(crate) enum Rows {
+pub(crate) enum RowOrder {
     /// One tensor after the other.
     Stacked,
     /// One row of each in turn.
     Paired,
 }
 
-impl Rows {
+impl RowOrder {
     /// The tensor, and which of its rows, of each row.
     pub(crate) fn of<'a, T>(
         self,
@@ -68,17 +68,17 @@ impl Shard {
 }
 
 /// One or more weights `[out, in]` with the same inputs.
-pub(crate) struct Matrix {
+pub(crate) struct WgpuMatrix {
     pub(crate) dtype: DType,
     pub(crate) width: usize,
     pub(crate) shards: Vec<Shard>,
 }
 
-impl Matrix {
+impl WgpuMatrix {
     /// Copies weights to the device. Where they are of different types, they are widened to f32. Within [`Handle::scoped`].
     ///
     /// Fails when the device has no room.
-    pub(crate) fn load(gpu: &Handle, parts: &[&WeightTensor], order: Rows) -> Result<Self, EngineError> {
+    pub(crate) fn load(gpu: &Handle, parts: &[&WeightTensor], order: RowOrder) -> Result<Self, EngineError> {
         let same = parts.windows(2).all(|pair| pair[0].dtype() == pair[1].dtype());
         let dtype = if same { parts[0].dtype() } else { DType::F32 };
         let inputs = parts[0].shape()[1];

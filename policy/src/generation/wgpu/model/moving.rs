@@ -3,9 +3,9 @@
 use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 
 use crate::generation::wgpu::handle::Handle;
-use crate::generation::wgpu::model::layer::{Layer, Sight};
-use crate::generation::wgpu::model::workspace::{Room, Sizes};
-use crate::generation::wgpu::pages::Pool;
+use crate::generation::wgpu::model::layer::{PageDispatches, WgpuLayer};
+use crate::generation::wgpu::model::workspace::{PassBuffers, Sizes};
+use crate::generation::wgpu::pages::PagePool;
 use crate::model::config::ModelConfig;
 
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub(crate) struct Moving {
     /// What the device's answers are copied to.
     readback: Option<Buffer>,
     /// By layer, and of which generation of the pages.
-    pub(crate) sights: Vec<Sight>,
+    pub(crate) sights: Vec<PageDispatches>,
     generation: u64,
 }
 
@@ -25,10 +25,10 @@ impl Moving {
         &mut self,
         gpu: &Handle,
         config: &ModelConfig,
-        room: (&Room, &Sizes),
+        room: (&PassBuffers, &Sizes),
         words: &[u32],
-        pool: &Pool,
-        layers: &[Layer],
+        pool: &PagePool,
+        layers: &[WgpuLayer],
     ) {
         let bytes = 4 * words.len() as u64;
         let table = match self.table.take().filter(|table| table.size() >= bytes) {
@@ -41,7 +41,7 @@ impl Moving {
         gpu.queue.write_buffer(&table, 0, bytemuck::cast_slice(words));
         let (pages, generation) = pool.layers();
         if self.sights.is_empty() || self.generation != generation {
-            let sight = |(layer, pages)| Sight::new(gpu, config, room, (&table, pages), layer);
+            let sight = |(layer, pages)| PageDispatches::new(gpu, config, room, (&table, pages), layer);
             (self.sights, self.generation) = (layers.iter().zip(&pages).map(sight).collect(), generation);
         }
         self.table = Some(table);

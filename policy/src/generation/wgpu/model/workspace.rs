@@ -5,7 +5,7 @@ use wgpu::{Buffer, BufferUsages};
 use crate::generation::backend::MAX_CALL_TOKENS;
 use crate::generation::wgpu::handle::Handle;
 use crate::generation::wgpu::model::matrix::width;
-use crate::generation::wgpu::pages::PageShape;
+use crate::generation::wgpu::pages::WgpuPageShape;
 use crate::model::config::ModelConfig;
 
 /// Most rows of logits that exist at a time.
@@ -34,7 +34,7 @@ pub(crate) struct Sizes {
 impl Sizes {
     pub(crate) fn of(config: &ModelConfig, binding_bytes: u64) -> Self {
         let group = config.num_attention_heads / config.num_key_value_heads;
-        let padded = PageShape::of(config).padded;
+        let padded = WgpuPageShape::of(config).padded;
         // Queries take up to 8 KiB of workgroup memory.
         let most = (2048 / padded).clamp(1, 8);
         let fit = binding_bytes as usize / (4 * config.vocab_size);
@@ -49,7 +49,7 @@ impl Sizes {
 }
 
 /// Buffers of f32, but where something else is said.
-pub(crate) struct Room {
+pub(crate) struct PassBuffers {
     /// u32: tokens of the call.
     pub(crate) tokens_count: Buffer,
     /// u32: rows of logits of the block.
@@ -78,7 +78,7 @@ pub(crate) struct Room {
     pub(crate) choices: Buffer,
 }
 
-impl Room {
+impl PassBuffers {
     /// Allocates all of them. Within [`Handle::scoped`].
     pub(crate) fn new(gpu: &Handle, config: &ModelConfig, sizes: &Sizes) -> Self {
         let (tokens, rows) = (MAX_CALL_TOKENS, sizes.logit_rows);
@@ -98,7 +98,10 @@ impl Room {
             x: storage("x", tokens * hidden),
             normed: storage("normed", tokens * hidden),
             qkv: storage("qkv", tokens * sizes.qkv),
-            queries: storage("queries", tokens * config.num_attention_heads * PageShape::of(config).padded),
+            queries: storage(
+                "queries",
+                tokens * config.num_attention_heads * WgpuPageShape::of(config).padded,
+            ),
             attended: storage("attended", tokens * width(config.q_dim())),
             inner: storage("inner", tokens * width(config.intermediate_size)),
             logits: storage("logits", rows * config.vocab_size),

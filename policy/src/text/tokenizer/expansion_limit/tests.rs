@@ -14,8 +14,8 @@ fn file(parts: Value) -> Vec<u8> {
     file.to_string().into_bytes()
 }
 
-fn growth(parts: Value) -> Result<Growth, TokenizerError> {
-    Growth::of_file(&file(parts))
+fn growth(parts: Value) -> Result<ExpansionLimit, TokenizerError> {
+    ExpansionLimit::of_file(&file(parts))
 }
 
 /// A table of characters: a trie of `size` bytes as it says, of `trie` bytes in truth, and entries.
@@ -126,8 +126,9 @@ fn a_text_is_as_long_as_the_growth_lets_it() {
 
     // The library normalizes added tokens as soon as it reads them.
     let added = json!([{"id": 64, "content": "a".repeat(limit), "normalized": true}]);
-    let refused =
-        Growth::of_file(&file(json!({"normalizer": replace("a", &"a".repeat(1024)), "added_tokens": added})));
+    let refused = ExpansionLimit::of_file(&file(
+        json!({"normalizer": replace("a", &"a".repeat(1024)), "added_tokens": added}),
+    ));
     assert!(matches!(refused, Err(TokenizerError::TooLarge { .. })), "{refused:?}");
 }
 

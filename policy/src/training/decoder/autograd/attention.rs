@@ -12,7 +12,7 @@ use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::ops::softmax_last_dim;
 
 use super::ops::{operand, product};
-use super::shared::Shared;
+use super::shared::PackTensors;
 use crate::model::config::ModelConfig;
 use crate::training::decoder::compute::Compute;
 
@@ -24,12 +24,12 @@ const DEVICE_BLOCK_WEIGHTS: usize = 1 << 27;
 /// What attention is computed from, and in.
 pub(super) struct Attention<'a> {
     pub(super) config: &'a ModelConfig,
-    pub(super) shared: &'a Shared<'a>,
+    pub(super) shared: &'a PackTensors<'a>,
     pub(super) compute: Compute,
 }
 
 /// Queries `[rows, heads · dim]`, keys and values `[rows, kv_heads · dim]`, and gradients of theirs.
-pub(super) type Inputs = [Tensor; 3];
+pub(super) type AttentionTensors = [Tensor; 3];
 
 /// Neighbours of equal length, which run together. The query heads that share keys and values are
 /// rows of one matrix, so that these are not repeated.
@@ -48,7 +48,7 @@ struct Run {
 
 impl Attention<'_> {
     /// What every query attends to, `[rows, heads · dim]`.
-    pub(super) fn forward(&self, inputs: &Inputs) -> Result<Tensor> {
+    pub(super) fn forward(&self, inputs: &AttentionTensors) -> Result<Tensor> {
         let of_run = |(rows, length)| {
             let run = self.run(inputs, rows, length)?;
             let of_block = |block| {
@@ -64,7 +64,12 @@ impl Attention<'_> {
     }
 
     /// The gradients of the inputs, of what they attended to and the gradient of that.
-    pub(super) fn backward(&self, inputs: &Inputs, attended: &Tensor, d: &Tensor) -> Result<Inputs> {
+    pub(super) fn backward(
+        &self,
+        inputs: &AttentionTensors,
+        attended: &Tensor,
+        d: &Tensor,
+    ) -> Result<AttentionTensors> {
         let mut parts: [Vec<Tensor>; 3] = Default::default();
         for (rows, length) in self.runs() {
             let run = self.run(inputs, rows.clone(), length)?;
@@ -104,7 +109,7 @@ impl Attention<'_> {
         runs.map(|run| (run[0].start..run[0].start + run.len() * run[0].len(), run[0].len()))
     }
 
-    fn run(&self, inputs: &Inputs, rows: Range<usize>, length: usize) -> Result<Run> {
+    fn run(&self, inputs: &AttentionTensors, rows: Range<usize>, length: usize) -> Result<Run> {
         let [q, k, v] =
             inputs.each_ref().map(|x| self.by_heads(&x.narrow(0, rows.start, rows.len())?, length));
         let q = operand(&(q? * self.scale())?, self.compute)?;

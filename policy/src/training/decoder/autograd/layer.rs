@@ -2,19 +2,19 @@
 
 use candle_core::{Result, Tensor};
 
-use super::attention::Inputs;
+use super::attention::AttentionTensors;
 use super::ops;
-use super::shared::Shared;
+use super::shared::PackTensors;
 use crate::training::decoder::Decoder;
 use crate::training::decoder::parameter_map::{LayerPlace, LinearPlace};
 
 /// Finds a layer's parameters among the decoder's variables.
-pub(super) struct Layer<'a> {
+pub(super) struct AutogradLayer<'a> {
     decoder: &'a Decoder,
     place: &'a LayerPlace,
 }
 
-impl<'a> Layer<'a> {
+impl<'a> AutogradLayer<'a> {
     pub(super) fn new(decoder: &'a Decoder, place: &'a LayerPlace) -> Self {
         Self { decoder, place }
     }
@@ -34,7 +34,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Queries, keys and values of the residual stream `[rows, hidden]`.
-    pub(super) fn before_attention(&self, x: &Tensor, shared: &Shared<'_>) -> Result<Inputs> {
+    pub(super) fn before_attention(&self, x: &Tensor, shared: &PackTensors<'_>) -> Result<AttentionTensors> {
         let (place, head_dim) = (self.place, self.decoder.config.head_dim);
         let normed = ops::operand(&self.norm(x, place.input_norm)?, self.decoder.compute)?;
         let (mut q, mut k) = (self.linear(&place.q, &normed)?, self.linear(&place.k, &normed)?);

@@ -8,7 +8,7 @@ use crate::model::config::ModelConfig;
 use crate::training::decoder::batch::Batch;
 
 /// The pack's sequences, and tensors made of them once.
-pub(super) struct Shared<'a> {
+pub(super) struct PackTensors<'a> {
     pub(super) sequences: &'a [Range<usize>],
     pub(super) rotary: Rotary,
 }
@@ -19,7 +19,7 @@ pub(super) struct Rotary {
     pub(super) sin: Tensor,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> PackTensors<'a> {
     pub(super) fn new(config: &ModelConfig, batch: &'a Batch, device: &Device) -> Result<Self> {
         Ok(Self { sequences: &batch.sequences, rotary: Rotary::new(config, batch, device)? })
     }

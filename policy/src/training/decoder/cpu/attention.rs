@@ -12,7 +12,7 @@ pub(super) use backward::{Outputs, Results};
 use rayon::prelude::*;
 use std::ops::Range;
 
-use super::matmul::{Onto, Threads, View, product};
+use super::matmul::{MatrixView, Onto, Threads, product};
 use crate::math;
 
 /// Rows of queries in a tile, those of one group of heads stacked.
@@ -21,7 +21,7 @@ const QUERY_ROWS: usize = 96;
 const KEY_ROWS: usize = 256;
 
 /// The sides of an attention.
-pub(super) struct Attention<'a> {
+pub(super) struct AttentionShape<'a> {
     pub(super) sequences: &'a [Range<usize>],
     /// Rows of all sequences.
     pub(super) rows: usize,
@@ -36,7 +36,7 @@ pub(super) struct Attention<'a> {
 
 /// Rotated queries and keys, and values as projected.
 #[derive(Clone, Copy)]
-pub(super) struct Inputs<'a> {
+pub(super) struct AttentionInputs<'a> {
     /// Slabs `[kv_heads, rows, group, dim]`.
     pub(super) q: &'a [f32],
     /// Slabs `[kv_heads, rows, dim]`.
@@ -64,7 +64,7 @@ struct Tiles {
     totals: Vec<f32>,
 }
 
-impl<'a> Attention<'a> {
+impl<'a> AttentionShape<'a> {
     pub(super) fn new(sequences: &'a [Range<usize>], kv_heads: usize, group: usize, dim: usize) -> Self {
         let rows = sequences.last().map_or(0, |last| last.end);
         let query_tokens = (QUERY_ROWS / group).max(8);
@@ -76,22 +76,22 @@ impl<'a> Attention<'a> {
     }
 
     /// Stacked queries of these tokens of a sequence, `[tokens · group, dim]`.
-    fn queries<'t>(&self, q: &'t [f32], head: usize, first: usize, tokens: usize) -> View<'t> {
+    fn queries<'t>(&self, q: &'t [f32], head: usize, first: usize, tokens: usize) -> MatrixView<'t> {
         let span = self.group * self.dim;
         let start = (head * self.rows + first) * span;
-        View::new(&q[start..start + tokens * span], tokens * self.group, self.dim)
+        MatrixView::new(&q[start..start + tokens * span], tokens * self.group, self.dim)
     }
 
     /// Keys of a tile, `[tokens, dim]`.
-    fn keys<'t>(&self, k: &'t [f32], head: usize, first: usize, tokens: usize) -> View<'t> {
+    fn keys<'t>(&self, k: &'t [f32], head: usize, first: usize, tokens: usize) -> MatrixView<'t> {
         let start = (head * self.rows + first) * self.dim;
-        View::new(&k[start..start + tokens * self.dim], tokens, self.dim)
+        MatrixView::new(&k[start..start + tokens * self.dim], tokens, self.dim)
     }
 
     /// Values of a tile, `[tokens, dim]`.
-    fn values<'t>(&self, v: &'t [f32], head: usize, first: usize, tokens: usize) -> View<'t> {
+    fn values<'t>(&self, v: &'t [f32], head: usize, first: usize, tokens: usize) -> MatrixView<'t> {
         let width = self.kv_heads * self.dim;
-        View::strided(&v[first * width + head * self.dim..], tokens, self.dim, width)
+        MatrixView::strided(&v[first * width + head * self.dim..], tokens, self.dim, width)
     }
 
     /// How many keys of a tile that begins at token `key` a stacked query row sees.
@@ -101,7 +101,7 @@ impl<'a> Attention<'a> {
     }
 
     /// Writes results `[rows, heads · dim]` and normalisers `[rows, heads]`: log Σ exp of each query's scores.
-    pub(super) fn forward(&self, inputs: Inputs<'_>, out: &mut [f32], normalisers: &mut [f32]) {
+    pub(super) fn forward(&self, inputs: AttentionInputs<'_>, out: &mut [f32], normalisers: &mut [f32]) {
         let mut tasks = Vec::new();
         let (mut out, mut normalisers) = (out, normalisers);
         for sequence in self.sequences {
@@ -137,7 +137,7 @@ impl<'a> Attention<'a> {
     }
 
     /// Runs the queries of one key head over all keys that they see.
-    fn attend(&self, inputs: Inputs<'_>, head: usize, task: &Task<'_>, tiles: &mut Tiles) {
+    fn attend(&self, inputs: AttentionInputs<'_>, head: usize, task: &Task<'_>, tiles: &mut Tiles) {
         let (start, tokens) = (task.sequence.start, task.queries.len());
         let rows = tokens * self.group;
         let q = self.queries(inputs.q, head, start + task.queries.start, tokens);
@@ -170,7 +170,7 @@ impl<'a> Attention<'a> {
             );
             let onto = if key == 0 { Onto::Replace } else { Onto::Add };
             let v = self.values(inputs.v, head, start + key, keys);
-            product(View::new(scores, rows, keys), v, sums, onto, Threads::One);
+            product(MatrixView::new(scores, rows, keys), v, sums, onto, Threads::One);
         }
     }
 

@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::buffer::fit;
-use super::matmul::{Onto, Threads, View, product};
+use super::matmul::{MatrixView, Onto, Threads, product};
 use super::{rms_norm, task_rows};
 use crate::math;
 use crate::sampling::logprob::{Distribution, Slope};
@@ -24,7 +24,7 @@ const KEPT_TILES: usize = 16;
 
 /// Buffers of a tile.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct HeadScratch {
     /// Residual streams of the targets' rows, and normalised.
     x: Vec<f32>,
     normed: Vec<f32>,
@@ -33,7 +33,7 @@ pub(super) struct Scratch {
     tiles: Vec<Vec<f32>>,
 }
 
-impl Scratch {
+impl HeadScratch {
     /// Where the logits of a tile lie while the first `kept` ones are kept.
     fn tile(&mut self, index: usize, kept: usize) -> &mut Vec<f32> {
         let place = index.min(kept);
@@ -45,7 +45,7 @@ impl Scratch {
 }
 
 /// The head with its values.
-pub(super) struct Head<'a> {
+pub(super) struct DecoderHead<'a> {
     norm: &'a [f32],
     /// Weight of the output projection, `[vocabulary, hidden]`.
     weight: &'a [f32],
@@ -60,7 +60,7 @@ pub(super) struct Head<'a> {
     most_kept: usize,
 }
 
-impl<'a> Head<'a> {
+impl<'a> DecoderHead<'a> {
     pub(super) fn new(decoder: &Decoder, weights: &[&'a [f32]], activations: Option<Activations>) -> Self {
         let (norm_place, weight_place) = (decoder.places.norm, decoder.places.head);
         let (norm, weight) = (weights[norm_place], weights[weight_place]);
@@ -86,28 +86,33 @@ impl<'a> Head<'a> {
     }
 
     /// Tiles of a chunk of the targets: the index of each, the token at which it starts, and its rows of the weight.
-    fn tiles(&self, chunk: usize) -> impl Iterator<Item = (usize, usize, View<'a>)> {
+    fn tiles(&self, chunk: usize) -> impl Iterator<Item = (usize, usize, MatrixView<'a>)> {
         let (hidden, columns) = (self.hidden(), self.tile_columns);
         let tiles = self.weight.chunks(columns * hidden);
         let first = chunk * tiles.len();
         tiles.enumerate().map(move |(index, tile)| {
-            (first + index, index * columns, View::new(tile, tile.len() / hidden, hidden))
+            (first + index, index * columns, MatrixView::new(tile, tile.len() / hidden, hidden))
         })
     }
 
     /// Logits of some rows of the residual stream `x`.
     pub(super) fn logits(&self, x: &[f32], rows: &[usize]) -> Vec<f32> {
-        let mut scratch = Scratch::default();
+        let mut scratch = HeadScratch::default();
         self.gather(x, rows.iter().copied(), &mut scratch);
         let mut logits = vec![0.0; rows.len() * self.vocab()];
-        let normed = View::new(&scratch.normed, rows.len(), self.hidden());
-        let weight = View::new(self.weight, self.vocab(), self.hidden());
+        let normed = MatrixView::new(&scratch.normed, rows.len(), self.hidden());
+        let weight = MatrixView::new(self.weight, self.vocab(), self.hidden());
         product(normed, weight.t(), &mut logits, Onto::Replace, Threads::All);
         logits
     }
 
     /// Scores of the targets, and the normalisers of their logits.
-    pub(super) fn score(&self, x: &[f32], targets: &[Target], scratch: &mut Scratch) -> (Scores, Vec<f32>) {
+    pub(super) fn score(
+        &self,
+        x: &[f32],
+        targets: &[Target],
+        scratch: &mut HeadScratch,
+    ) -> (Scores, Vec<f32>) {
         let mut scores = Scores::default();
         let mut normalisers = Vec::with_capacity(targets.len());
         let kept = self.kept(targets.len());
@@ -135,7 +140,7 @@ impl<'a> Head<'a> {
         slopes: Slopes<'_>,
         d: &mut [f32],
         gradients: &mut [&mut [f32]],
-        scratch: &mut Scratch,
+        scratch: &mut HeadScratch,
     ) {
         let (hidden, kept) = (self.hidden(), self.kept(slopes.targets.len()));
         for (chunk, targets) in slopes.targets.chunks(self.tile_rows).enumerate() {
@@ -157,15 +162,15 @@ impl<'a> Head<'a> {
                 let logits = scratch.tile(tile, kept);
                 descend(logits, columns, start, targets, &slopes);
                 let logits = std::mem::take(logits);
-                let d_logits = View::new(&logits, targets.len(), columns);
-                let normed = View::new(&scratch.normed, targets.len(), hidden);
+                let d_logits = MatrixView::new(&logits, targets.len(), columns);
+                let normed = MatrixView::new(&scratch.normed, targets.len(), hidden);
                 let onto = if start == 0 { Onto::Replace } else { Onto::Add };
                 product(d_logits, weight, &mut scratch.d_normed, onto, Threads::All);
                 let d_weight = &mut gradients[self.weight_place][start * hidden..(start + columns) * hidden];
                 product(d_logits.t(), normed, d_weight, Onto::Add, Threads::All);
                 *scratch.tile(tile, kept) = logits;
             }
-            let Scratch { x, d_normed, .. } = &mut *scratch;
+            let HeadScratch { x, d_normed, .. } = &mut *scratch;
             self.sharpen(d_normed);
             let d_norm = &mut *gradients[self.norm_place];
             let rows = x.chunks_exact(hidden).zip(d_normed.chunks_exact_mut(hidden)).zip(targets);
@@ -184,13 +189,13 @@ impl<'a> Head<'a> {
         &self,
         tile: usize,
         kept: usize,
-        weight: View<'_>,
+        weight: MatrixView<'_>,
         rows: usize,
-        scratch: &'s mut Scratch,
+        scratch: &'s mut HeadScratch,
     ) -> &'s [f32] {
         let mut logits = std::mem::take(scratch.tile(tile, kept));
         fit(&mut logits, rows * weight.rows());
-        let normed = View::new(&scratch.normed, rows, self.hidden());
+        let normed = MatrixView::new(&scratch.normed, rows, self.hidden());
         product(normed, weight.t(), &mut logits, Onto::Replace, Threads::All);
         let place = scratch.tile(tile, kept);
         *place = logits;
@@ -198,7 +203,7 @@ impl<'a> Head<'a> {
     }
 
     /// The same with targets' rows, so that their products with the weight are logits over the temperature.
-    fn gather_sharpened(&self, x: &[f32], targets: &[Target], scratch: &mut Scratch) {
+    fn gather_sharpened(&self, x: &[f32], targets: &[Target], scratch: &mut HeadScratch) {
         self.gather(x, targets.iter().map(|target| target.row), scratch);
         self.sharpen(&mut scratch.normed);
     }
@@ -210,7 +215,7 @@ impl<'a> Head<'a> {
     }
 
     /// Copies rows of the residual stream out, and normalises them.
-    fn gather(&self, x: &[f32], rows: impl ExactSizeIterator<Item = usize>, scratch: &mut Scratch) {
+    fn gather(&self, x: &[f32], rows: impl ExactSizeIterator<Item = usize>, scratch: &mut HeadScratch) {
         let hidden = self.hidden();
         fit(&mut scratch.x, rows.len() * hidden);
         fit(&mut scratch.normed, rows.len() * hidden);

@@ -1,9 +1,9 @@
 //! One decoder layer: attention and MLP, each behind an RMS norm and added to the residual stream.
 
-use super::attention::{Attention, Inputs, Outputs, Results};
+use super::attention::{AttentionInputs, AttentionShape, Outputs, Results};
 use super::buffer::fit;
 use super::heads::Heads;
-use super::linear::Linear;
+use super::linear::DecoderLinear;
 use super::matmul::Onto;
 use super::{rms_norm, swiglu};
 use crate::model::config::ModelConfig;
@@ -27,7 +27,7 @@ pub(super) struct Trace {
 
 /// Values that do not outlive a layer.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct LayerScratch {
     normed: Vec<f32>,
     q: Vec<f32>,
     k: Vec<f32>,
@@ -40,14 +40,14 @@ pub(super) struct Scratch {
 }
 
 /// A layer with its values, over the rows of one pack.
-pub(super) struct Layer<'a> {
+pub(super) struct DecoderLayer<'a> {
     config: &'a ModelConfig,
     place: &'a LayerPlace,
     weights: &'a [&'a [f32]],
     batch: &'a Batch,
 }
 
-impl<'a> Layer<'a> {
+impl<'a> DecoderLayer<'a> {
     pub(super) fn new(
         config: &'a ModelConfig,
         place: &'a LayerPlace,
@@ -61,10 +61,10 @@ impl<'a> Layer<'a> {
         self.config.rms_norm_eps as f32
     }
 
-    fn attention(&self) -> Attention<'a> {
+    fn attention(&self) -> AttentionShape<'a> {
         let config = self.config;
         let group = config.num_attention_heads / config.num_key_value_heads;
-        Attention::new(&self.batch.sequences, config.num_key_value_heads, group, config.head_dim)
+        AttentionShape::new(&self.batch.sequences, config.num_key_value_heads, group, config.head_dim)
     }
 
     fn heads(&self, group: usize, scale: f32, norm: Option<usize>) -> Heads<'a> {
@@ -89,12 +89,12 @@ impl<'a> Layer<'a> {
         self.heads(1, 1.0, self.place.k_norm)
     }
 
-    fn linear(&self, place: &'a crate::training::decoder::parameter_map::LinearPlace) -> Linear<'a> {
-        Linear::new(place, self.weights)
+    fn linear(&self, place: &'a crate::training::decoder::parameter_map::LinearPlace) -> DecoderLinear<'a> {
+        DecoderLinear::new(place, self.weights)
     }
 
     /// Computes the trace of the layer's input `x`, `[rows, hidden]`.
-    pub(super) fn run(&self, x: &[f32], trace: &mut Trace, scratch: &mut Scratch) {
+    pub(super) fn run(&self, x: &[f32], trace: &mut Trace, scratch: &mut LayerScratch) {
         let (place, rows) = (self.place, self.batch.rows());
         trace.fit(self.config, rows);
         scratch.fit(self.config, rows);
@@ -104,7 +104,7 @@ impl<'a> Layer<'a> {
         self.linear(&place.v).forward(&scratch.normed, &mut trace.v, Onto::Replace);
         self.q_heads().forward(&trace.q, &mut scratch.q);
         self.k_heads().forward(&trace.k, &mut scratch.k);
-        let inputs = Inputs { q: &scratch.q, k: &scratch.k, v: &trace.v };
+        let inputs = AttentionInputs { q: &scratch.q, k: &scratch.k, v: &trace.v };
         self.attention().forward(inputs, &mut trace.attended, &mut trace.normalisers);
         trace.middle.copy_from_slice(x);
         self.linear(&place.o).forward(&trace.attended, &mut trace.middle, Onto::Add);
@@ -115,7 +115,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Writes the layer's output to `y`, given its trace.
-    pub(super) fn finish(&self, trace: &Trace, y: &mut [f32], scratch: &mut Scratch) {
+    pub(super) fn finish(&self, trace: &Trace, y: &mut [f32], scratch: &mut LayerScratch) {
         swiglu::forward(&trace.gate, &trace.up, &mut scratch.inner);
         y.copy_from_slice(&trace.middle);
         self.linear(&self.place.down).forward(&scratch.inner, y, Onto::Add);
@@ -129,7 +129,7 @@ impl<'a> Layer<'a> {
         trace: &mut Trace,
         d: &mut [f32],
         gradients: &mut [&mut [f32]],
-        scratch: &mut Scratch,
+        scratch: &mut LayerScratch,
     ) {
         scratch.fit_backward(self.config, self.batch.rows());
         self.backward_mlp(trace, d, gradients, scratch);
@@ -141,7 +141,7 @@ impl<'a> Layer<'a> {
         trace: &mut Trace,
         d: &mut [f32],
         gradients: &mut [&mut [f32]],
-        scratch: &mut Scratch,
+        scratch: &mut LayerScratch,
     ) {
         let (place, norm) = (self.place, self.weights[self.place.post_norm]);
         swiglu::forward(&trace.gate, &trace.up, &mut scratch.inner);
@@ -164,7 +164,7 @@ impl<'a> Layer<'a> {
         trace: &mut Trace,
         d: &mut [f32],
         gradients: &mut [&mut [f32]],
-        scratch: &mut Scratch,
+        scratch: &mut LayerScratch,
     ) {
         let (place, norm) = (self.place, self.weights[self.place.input_norm]);
         self.linear(&place.o).add_gradients(&trace.attended, d, gradients);
@@ -174,7 +174,7 @@ impl<'a> Layer<'a> {
         q_heads.forward(&trace.q, &mut scratch.q);
         k_heads.forward(&trace.k, &mut scratch.k);
         self.attention().backward(
-            Inputs { q: &scratch.q, k: &scratch.k, v: &trace.v },
+            AttentionInputs { q: &scratch.q, k: &scratch.k, v: &trace.v },
             Results { out: &trace.attended, normalisers: &trace.normalisers, d_out: &scratch.d_attended },
             Outputs { dq: &mut scratch.dq, dk: &mut scratch.dk, dv: &mut scratch.dv },
         );
@@ -217,7 +217,7 @@ impl Trace {
     }
 }
 
-impl Scratch {
+impl LayerScratch {
     fn fit(&mut self, config: &ModelConfig, rows: usize) {
         for (buffer, width) in [
             (&mut self.normed, config.hidden_size),

@@ -2,34 +2,34 @@
 
 use rayon::prelude::*;
 
-use super::matmul::{Onto, Threads, View, product};
+use super::matmul::{MatrixView, Onto, Threads, product};
 use super::task_rows;
 use crate::math;
 use crate::training::decoder::parameter_map::LinearPlace;
 
 /// A linear map with its values.
 #[derive(Clone, Copy)]
-pub(super) struct Linear<'a> {
+pub(super) struct DecoderLinear<'a> {
     place: &'a LinearPlace,
     /// Weight as it is published, `[output, input]`.
     weight: &'a [f32],
     bias: Option<&'a [f32]>,
 }
 
-impl<'a> Linear<'a> {
+impl<'a> DecoderLinear<'a> {
     pub(super) fn new(place: &'a LinearPlace, weights: &[&'a [f32]]) -> Self {
         Self { place, weight: weights[place.weight], bias: place.bias.map(|bias| weights[bias]) }
     }
 
-    fn weight(&self) -> View<'a> {
-        View::new(self.weight, self.place.output, self.place.input)
+    fn weight(&self) -> MatrixView<'a> {
+        MatrixView::new(self.weight, self.place.output, self.place.input)
     }
 
     /// `[rows, input]` to `[rows, output]`.
     pub(super) fn forward(&self, x: &[f32], y: &mut [f32], onto: Onto) {
         let (input, output) = (self.place.input, self.place.output);
         let rows = x.len() / input;
-        product(View::new(x, rows, input), self.weight().t(), y, onto, Threads::All);
+        product(MatrixView::new(x, rows, input), self.weight().t(), y, onto, Threads::All);
         if let Some(bias) = self.bias {
             y.par_chunks_mut(task_rows(output) * output).for_each(|rows| {
                 rows.chunks_exact_mut(output).for_each(|row| math::axpy(row, 1.0, bias));
@@ -41,7 +41,7 @@ impl<'a> Linear<'a> {
     pub(super) fn add_gradients(&self, x: &[f32], dy: &[f32], gradients: &mut [&mut [f32]]) {
         let (input, output) = (self.place.input, self.place.output);
         let rows = x.len() / input;
-        let (x, d) = (View::new(x, rows, input), View::new(dy, rows, output).t());
+        let (x, d) = (MatrixView::new(x, rows, input), MatrixView::new(dy, rows, output).t());
         product(d, x, gradients[self.place.weight], Onto::Add, Threads::All);
         if let Some(bias) = self.place.bias {
             add_column_sums(dy, gradients[bias]);
@@ -51,7 +51,7 @@ impl<'a> Linear<'a> {
     /// Gradient of the input.
     pub(super) fn backward(&self, dy: &[f32], dx: &mut [f32], onto: Onto) {
         let rows = dy.len() / self.place.output;
-        product(View::new(dy, rows, self.place.output), self.weight(), dx, onto, Threads::All);
+        product(MatrixView::new(dy, rows, self.place.output), self.weight(), dx, onto, Threads::All);
     }
 }
 

@@ -15,7 +15,7 @@ const ROW_STEP: usize = 8;
 
 /// A matrix in a slice: element (r, c) stands at `r * row_step + c * column_step`.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
+pub(super) struct MatrixView<'a> {
     values: &'a [f32],
     rows: usize,
     columns: usize,
@@ -23,7 +23,7 @@ pub(super) struct View<'a> {
     column_step: usize,
 }
 
-impl<'a> View<'a> {
+impl<'a> MatrixView<'a> {
     /// A row-major matrix without gaps.
     pub(super) fn new(values: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
@@ -79,7 +79,7 @@ pub(super) enum Threads {
 }
 
 /// Writes a · b, row-major without gaps, to `y`, or adds it.
-pub(super) fn product(a: View<'_>, b: View<'_>, y: &mut [f32], onto: Onto, threads: Threads) {
+pub(super) fn product(a: MatrixView<'_>, b: MatrixView<'_>, y: &mut [f32], onto: Onto, threads: Threads) {
     let threads = match threads {
         Threads::One => 1,
         Threads::All => rayon::current_num_threads(),
@@ -104,7 +104,7 @@ fn part_rows(rows: usize, threads: usize) -> Option<usize> {
     (threads > 1 && part >= MIN_PART_ROWS).then_some(part)
 }
 
-fn multiply(a: View<'_>, b: View<'_>, y: &mut [f32], onto: Onto, parallelism: Parallelism) {
+fn multiply(a: MatrixView<'_>, b: MatrixView<'_>, y: &mut [f32], onto: Onto, parallelism: Parallelism) {
     assert_eq!(a.columns, b.rows, "the inner sides of a product are equal");
     assert_eq!(y.len(), a.rows * b.columns, "the destination has the product's size");
     // SAFETY: views are checked against their slices when made, transposing keeps the addressed elements, and `y` was checked
@@ -154,11 +154,11 @@ mod tests {
         let (m, k, n) = (1100, 3, 5);
         let a: Vec<f32> = (0..m * k).map(|i| (i as f32 * 0.7).sin()).collect();
         let b: Vec<f32> = (0..k * n).map(|i| (i as f32 * 1.1).cos()).collect();
-        for a in [View::new(&a, m, k), View::new(&a, k, m).t()] {
+        for a in [MatrixView::new(&a, m, k), MatrixView::new(&a, k, m).t()] {
             let (mut parts, mut whole) = (vec![1.0; m * n], vec![1.0; m * n]);
             let two = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-            two.install(|| product(a, View::new(&b, k, n), &mut parts, Onto::Add, Threads::All));
-            product(a, View::new(&b, k, n), &mut whole, Onto::Add, Threads::One);
+            two.install(|| product(a, MatrixView::new(&b, k, n), &mut parts, Onto::Add, Threads::All));
+            product(a, MatrixView::new(&b, k, n), &mut whole, Onto::Add, Threads::One);
             assert_eq!(parts, whole);
         }
     }
@@ -176,8 +176,12 @@ mod tests {
             (0..m * n).map(|i| (0..k).map(|j| a[i / n * k + j] * b[j * n + i % n]).sum()).collect();
         // Rows that begin further apart than they are long.
         let wide: Vec<f32> = a.chunks(k).flat_map(|row| [row, &[9.0; 2][..]].concat()).collect();
-        for a in [View::new(&a, m, k), View::new(&a_t, k, m).t(), View::strided(&wide, m, k, k + 2)] {
-            for b in [View::new(&b, k, n), View::new(&b_t, n, k).t()] {
+        for a in [
+            MatrixView::new(&a, m, k),
+            MatrixView::new(&a_t, k, m).t(),
+            MatrixView::strided(&wide, m, k, k + 2),
+        ] {
+            for b in [MatrixView::new(&b, k, n), MatrixView::new(&b_t, n, k).t()] {
                 for threads in [Threads::One, Threads::All] {
                     let mut y = vec![1.0; m * n];
                     product(a, b, &mut y, Onto::Replace, threads);

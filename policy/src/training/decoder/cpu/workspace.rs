@@ -4,55 +4,55 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
 use super::head;
-use super::layer::{Scratch, Trace};
+use super::layer::{LayerScratch, Trace};
 
 /// Everything that a pass writes to, except its results. Contents are unspecified between passes.
 #[derive(Default)]
-pub(super) struct Workspace {
+pub(super) struct DecoderWorkspace {
     /// Residual streams `[rows, hidden]`.
     pub(super) residuals: Vec<Vec<f32>>,
     pub(super) traces: Vec<Trace>,
-    pub(super) scratch: Scratch,
-    pub(super) head: head::Scratch,
+    pub(super) scratch: LayerScratch,
+    pub(super) head: head::HeadScratch,
     /// Gradient of the residual stream.
     pub(super) d_residual: Vec<f32>,
 }
 
 /// Where a decoder keeps one workspace between passes. Its buffers stay as large as the largest pass needed them.
 #[derive(Default)]
-pub(in crate::training::decoder) struct Shelf(Mutex<Option<Box<Workspace>>>);
+pub(in crate::training::decoder) struct WorkspaceSlot(Mutex<Option<Box<DecoderWorkspace>>>);
 
-impl Shelf {
+impl WorkspaceSlot {
     /// The workspace, or a new one while another pass has it.
-    pub(super) fn lease(&self) -> Lease<'_> {
+    pub(super) fn lease(&self) -> BorrowedWorkspace<'_> {
         let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Lease { shelf: self, workspace: found.unwrap_or_default() }
+        BorrowedWorkspace { shelf: self, workspace: found.unwrap_or_default() }
     }
 }
 
 /// A workspace that goes back to its shelf.
-pub(super) struct Lease<'a> {
-    shelf: &'a Shelf,
-    workspace: Box<Workspace>,
+pub(super) struct BorrowedWorkspace<'a> {
+    shelf: &'a WorkspaceSlot,
+    workspace: Box<DecoderWorkspace>,
 }
 
-impl Drop for Lease<'_> {
+impl Drop for BorrowedWorkspace<'_> {
     fn drop(&mut self) {
         let workspace = std::mem::take(&mut self.workspace);
         *self.shelf.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(workspace);
     }
 }
 
-impl Deref for Lease<'_> {
-    type Target = Workspace;
+impl Deref for BorrowedWorkspace<'_> {
+    type Target = DecoderWorkspace;
 
-    fn deref(&self) -> &Workspace {
+    fn deref(&self) -> &DecoderWorkspace {
         &self.workspace
     }
 }
 
-impl DerefMut for Lease<'_> {
-    fn deref_mut(&mut self) -> &mut Workspace {
+impl DerefMut for BorrowedWorkspace<'_> {
+    fn deref_mut(&mut self) -> &mut DecoderWorkspace {
         &mut self.workspace
     }
 }

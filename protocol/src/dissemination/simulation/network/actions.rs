@@ -1,8 +1,8 @@
 //! Doing what machines say: streams, frames, and what arrives.
 
-use super::{Event, Kind, Node, World};
-use crate::dissemination::simulation::links::{Control, Frame, Stream};
-use crate::dissemination::{Input, Output, Relay};
+use super::{PeerKind, SimulatedNode, SimulationEvent, World};
+use crate::dissemination::simulation::links::{Control, SimulatedFrame, SimulatedStream};
+use crate::dissemination::{Input, Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::{GroupMask, group_count};
 use crate::snapshot::manifest::PieceIndex;
@@ -26,18 +26,18 @@ impl World {
         if timer != self.nodes[node].timer {
             self.nodes[node].timer = timer;
             if let Some(at) = timer {
-                self.at(at, Event::Timer { node });
+                self.at(at, SimulationEvent::Timer { node });
             }
         }
         Ok(())
     }
 
-    fn check(&mut self, node: usize, output: &Output) -> Result<(), String> {
+    fn check(&mut self, node: usize, output: &RelayOutput) -> Result<(), String> {
         let version = match output {
-            Output::Request { version, .. }
-            | Output::Tell { version, .. }
-            | Output::Serve { version, .. } => Some(*version),
-            Output::Complete(version) => {
+            RelayOutput::Request { version, .. }
+            | RelayOutput::Tell { version, .. }
+            | RelayOutput::Serve { version, .. } => Some(*version),
+            RelayOutput::Complete(version) => {
                 self.completions += 1;
                 return match self.lacks(node, *version) {
                     Some(piece) => Err(format!("is not complete: {piece:?} is not here")),
@@ -46,7 +46,7 @@ impl World {
             }
             _ => None,
         };
-        let Node { watch, disk, .. } = &mut self.nodes[node];
+        let SimulatedNode { watch, disk, .. } = &mut self.nodes[node];
         let none = Holdings::default();
         watch.check(output, version.and_then(|v| disk.get(&v)).unwrap_or(&none))
     }
@@ -64,34 +64,34 @@ impl World {
         (0..chunks).map(PieceIndex).find(|p| !whole(*p) && !whole(PieceIndex(p.0 + chunks)))
     }
 
-    fn act(&mut self, node: usize, output: Output) -> Result<(), String> {
+    fn act(&mut self, node: usize, output: RelayOutput) -> Result<(), String> {
         match output {
-            Output::Open { peer, version } => self.open(node, &peer, version),
-            Output::Close(peer) => self.close(node, &peer),
-            Output::Request { peer, piece, groups, .. } => {
+            RelayOutput::Open { peer, version } => self.open(node, &peer, version),
+            RelayOutput::Close(peer) => self.close(node, &peer),
+            RelayOutput::Request { peer, piece, groups, .. } => {
                 self.control(node, &peer, Control::Ask(piece, groups));
             }
-            Output::Cancel { peer, piece, groups, .. } => {
+            RelayOutput::Cancel { peer, piece, groups, .. } => {
                 self.control(node, &peer, Control::Cancel(piece, groups));
             }
-            Output::Tell { peer, news, .. } => self.send(node, &peer, Frame::Tell(news)),
-            Output::Serve { peer, version, piece, group } => {
+            RelayOutput::Tell { peer, news, .. } => self.send(node, &peer, SimulatedFrame::Tell(news)),
+            RelayOutput::Serve { peer, version, piece, group } => {
                 let bytes = self.group_bytes(version, piece, group);
-                self.send(node, &peer, Frame::Group { piece, group, bytes, rotten: false });
+                self.send(node, &peer, SimulatedFrame::Group { piece, group, bytes, rotten: false });
             }
-            Output::Refuse { peer, .. } => self.refuse(node, &peer),
-            Output::Complete(version) => {
+            RelayOutput::Refuse { peer, .. } => self.refuse(node, &peer),
+            RelayOutput::Complete(version) => {
                 self.build(node, version);
                 self.go_on(node);
             }
-            Output::Refused(_) => self.go_on(node),
-            Output::Discard(version) => {
+            RelayOutput::Refused(_) => self.go_on(node),
+            RelayOutput::Discard(version) => {
                 self.nodes[node].disk.remove(&version);
             }
-            Output::CutOff(peer) => {
+            RelayOutput::CutOff(peer) => {
                 let peer = self.peer(&peer);
                 self.nodes[node].blocked.insert(peer);
-                let between = |s: &Stream| (s.puller.min(s.server), s.puller.max(s.server));
+                let between = |s: &SimulatedStream| (s.puller.min(s.server), s.puller.max(s.server));
                 let theirs = (node.min(peer), node.max(peer));
                 let gone: Vec<u64> =
                     self.streams.iter().filter(|(_, s)| between(s) == theirs).map(|(at, _)| *at).collect();
@@ -99,10 +99,10 @@ impl World {
                     self.end(serial, Some(node))?;
                 }
             }
-            Output::AskNeighbours { lost } => {
+            RelayOutput::AskNeighbours { lost } => {
                 let lost = lost.iter().map(|peer| self.peer(peer)).collect();
                 let at = self.now + 2 * self.travel(node, 0);
-                self.at(at, Event::Learner { node, lost });
+                self.at(at, SimulationEvent::Learner { node, lost });
             }
         }
         Ok(())
@@ -125,12 +125,12 @@ impl World {
         let epoch = self.nodes[node].epoch;
         if !lacking.is_empty() && self.draws.below(4) == 0 && self.nodes[node].unapplied.insert(version) {
             let input = Box::new(Input::Wanted { version, pieces: (0..chunks).map(PieceIndex).collect() });
-            self.at(self.now + 2_000, Event::Input { node, epoch, input });
+            self.at(self.now + 2_000, SimulationEvent::Input { node, epoch, input });
             return;
         }
         for (order, chunk) in lacking.into_iter().enumerate() {
             let input = Box::new(Input::Gained { version, piece: PieceIndex(chunk) });
-            self.at(self.now + 1_000 * (order as u64 + 1), Event::Input { node, epoch, input });
+            self.at(self.now + 1_000 * (order as u64 + 1), SimulationEvent::Input { node, epoch, input });
         }
     }
 
@@ -153,22 +153,24 @@ impl World {
     pub(super) fn open_stream(&mut self, node: usize, server: usize, version: PolicyVersion) -> u64 {
         self.serial += 1;
         let serial = self.serial;
-        self.streams.insert(serial, Stream::new(node, server, version));
+        self.streams.insert(serial, SimulatedStream::new(node, server, version));
         self.nodes[node].pulling.insert(server, serial);
         let at = self.now + self.travel(node, server);
-        self.at(at, Event::Open { serial });
+        self.at(at, SimulationEvent::Open { serial });
         serial
     }
 
     pub(super) fn open_arrived(&mut self, serial: u64) -> Result<(), String> {
-        let Some(Stream { puller, server, version, .. }) = self.streams.get(&serial) else { return Ok(()) };
+        let Some(SimulatedStream { puller, server, version, .. }) = self.streams.get(&serial) else {
+            return Ok(());
+        };
         let (puller, server, version) = (*puller, *server, *version);
         let at = self.now + self.travel(server, puller);
         let blocked = self.nodes[server].blocked.contains(&puller);
         if !self.is_alive(server) || blocked {
             // Half of the dead say so, as if their computer refused.
             if blocked || self.draws.below(2) == 0 {
-                self.at(at, Event::Ended { serial });
+                self.at(at, SimulationEvent::Ended { serial });
             }
             return Ok(());
         }
@@ -176,8 +178,8 @@ impl World {
             (stream.server_open, stream.last_down) = (true, at);
         }
         self.nodes[server].serving.insert(puller, serial);
-        self.at(at, Event::Opened { serial });
-        if self.nodes[server].kind != Kind::Honest {
+        self.at(at, SimulationEvent::Opened { serial });
+        if self.nodes[server].kind != PeerKind::Honest {
             self.claim(server, serial, version);
             return Ok(());
         }
@@ -202,7 +204,7 @@ impl World {
         let Some(stream) = self.streams.get_mut(&serial) else { return };
         stream.puller_open = false;
         let at = at.max(stream.last_up);
-        self.at(at, Event::Closed { serial });
+        self.at(at, SimulationEvent::Closed { serial });
     }
 
     /// The puller's end is closed, and the server learns it.
@@ -211,7 +213,7 @@ impl World {
         self.forget_served(&stream, serial)
     }
 
-    fn forget_served(&mut self, stream: &Stream, serial: u64) -> Result<(), String> {
+    fn forget_served(&mut self, stream: &SimulatedStream, serial: u64) -> Result<(), String> {
         let (server, key) = (stream.server, self.nodes[stream.puller].key);
         if self.nodes[server].serving.get(&stream.puller) == Some(&serial) {
             self.nodes[server].serving.remove(&stream.puller);
@@ -256,7 +258,7 @@ impl World {
         let Some(stream) = self.streams.get_mut(&serial) else { return };
         stream.last_up = at.max(stream.last_up);
         let at = stream.last_up;
-        self.at(at, Event::Control { serial, control });
+        self.at(at, SimulationEvent::Control { serial, control });
     }
 
     pub(super) fn control_arrived(&mut self, serial: u64, control: Control) -> Result<(), String> {
@@ -267,7 +269,7 @@ impl World {
         }
         let peer = self.nodes[puller].key;
         match control {
-            Control::Ask(piece, groups) if self.nodes[server].kind == Kind::Honest => {
+            Control::Ask(piece, groups) if self.nodes[server].kind == PeerKind::Honest => {
                 self.nodes[server].watch.asked(&peer, piece, groups);
                 self.handle(server, Input::Asked { peer, version, piece, groups })
             }
@@ -286,17 +288,17 @@ impl World {
         let Some(stream) = self.streams.get_mut(&serial) else { return };
         stream.server_open = false;
         let at = at.max(stream.last_down);
-        self.at(at, Event::Deliver { serial, frame: Frame::Refuse });
+        self.at(at, SimulationEvent::Deliver { serial, frame: SimulatedFrame::Refuse });
     }
 
-    fn send(&mut self, node: usize, peer: &PublicKey, frame: Frame) {
+    fn send(&mut self, node: usize, peer: &PublicKey, frame: SimulatedFrame) {
         let puller = self.peer(peer);
         if let Some(serial) = self.nodes[node].serving.get(&puller).copied() {
             self.push(node, serial, frame);
         }
     }
 
-    pub(super) fn push(&mut self, node: usize, serial: u64, frame: Frame) {
+    pub(super) fn push(&mut self, node: usize, serial: u64, frame: SimulatedFrame) {
         if let Some(stream) = self.streams.get_mut(&serial) {
             stream.push(frame);
             self.use_uplink(node);
@@ -308,21 +310,21 @@ impl World {
         if self.nodes[node].uplink_busy {
             return;
         }
-        let Node { serving, turn, up, epoch, .. } = &self.nodes[node];
-        let waits = |serial: &&u64| self.streams.get(serial).is_some_and(Stream::waits);
+        let SimulatedNode { serving, turn, up, epoch, .. } = &self.nodes[node];
+        let waits = |serial: &&u64| self.streams.get(serial).is_some_and(SimulatedStream::waits);
         let waiting: Vec<u64> = serving.values().filter(waits).copied().collect();
         let after = waiting.iter().filter(|serial| **serial > *turn).min();
         let Some(serial) = after.or(waiting.iter().min()).copied() else { return };
         let (up, epoch) = (*up, *epoch);
-        let Some(frame) = self.streams.get_mut(&serial).and_then(Stream::pop) else { return };
+        let Some(frame) = self.streams.get_mut(&serial).and_then(SimulatedStream::pop) else { return };
         let bytes = frame.bytes();
         let sender = &mut self.nodes[node];
         (sender.uplink_busy, sender.turn) = (true, serial);
         sender.sent_bytes += bytes;
-        self.at(self.now + bytes * 1_000_000 / up, Event::Uplink { node, epoch, serial, frame });
+        self.at(self.now + bytes * 1_000_000 / up, SimulationEvent::Uplink { node, epoch, serial, frame });
     }
 
-    pub(super) fn left(&mut self, node: usize, serial: u64, frame: Frame) -> Result<(), String> {
+    pub(super) fn left(&mut self, node: usize, serial: u64, frame: SimulatedFrame) -> Result<(), String> {
         self.nodes[node].uplink_busy = false;
         self.use_uplink(node);
         let Some(stream) = self.streams.get(&serial) else { return Ok(()) };
@@ -331,9 +333,9 @@ impl World {
         if let Some(stream) = self.streams.get_mut(&serial) {
             stream.last_down = arrival.max(stream.last_down);
             let at = stream.last_down;
-            self.at(at, Event::Arrive { serial, frame: frame.clone() });
+            self.at(at, SimulationEvent::Arrive { serial, frame: frame.clone() });
         }
-        if let Frame::Group { piece, group, .. } = frame
+        if let SimulatedFrame::Group { piece, group, .. } = frame
             && server_open
         {
             let peer = self.nodes[puller].key;
@@ -343,15 +345,15 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn arrived(&mut self, serial: u64, frame: Frame) {
+    pub(super) fn arrived(&mut self, serial: u64, frame: SimulatedFrame) {
         let Some(stream) = self.streams.get(&serial) else { return };
         let node = &mut self.nodes[stream.puller];
         node.downlink_free = node.downlink_free.max(self.now) + frame.bytes() * 1_000_000 / node.down;
         let at = node.downlink_free;
-        self.at(at, Event::Deliver { serial, frame });
+        self.at(at, SimulationEvent::Deliver { serial, frame });
     }
 
-    pub(super) fn delivered(&mut self, serial: u64, frame: Frame) -> Result<(), String> {
+    pub(super) fn delivered(&mut self, serial: u64, frame: SimulatedFrame) -> Result<(), String> {
         let Some(stream) = self.streams.get(&serial).filter(|s| s.puller_open) else { return Ok(()) };
         let (node, server, version) = (stream.puller, stream.server, stream.version);
         let peer = self.nodes[server].key;
@@ -359,18 +361,18 @@ impl World {
             return Ok(());
         }
         match frame {
-            Frame::Tell(news) => {
+            SimulatedFrame::Tell(news) => {
                 self.nodes[node].watch.told(&peer, &news);
                 self.handle(node, Input::Has { peer, version, news })
             }
-            Frame::Group { rotten: true, .. } => self.handle(node, Input::Rotten(peer)),
-            Frame::Group { piece, group, .. } => {
+            SimulatedFrame::Group { rotten: true, .. } => self.handle(node, Input::Rotten(peer)),
+            SimulatedFrame::Group { piece, group, .. } => {
                 let here = &mut self.nodes[node];
                 here.watch.delivered(&peer, piece, group);
                 here.disk.entry(version).or_default().insert(piece, GroupMask::of([group]));
                 self.handle(node, Input::Stored { peer, version, piece, group })
             }
-            Frame::Refuse => {
+            SimulatedFrame::Refuse => {
                 self.streams.remove(&serial);
                 self.nodes[node].pulling.remove(&server);
                 self.nodes[node].watch.lost(&peer);

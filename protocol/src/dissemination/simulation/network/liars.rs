@@ -1,9 +1,9 @@
 //! Faults, and peers that do not keep to the protocol.
 
-use super::{Event, Kind, World};
+use super::{PeerKind, SimulationEvent, World};
 use crate::dissemination::Input;
 use crate::dissemination::simulation::faults::FAULTS_UNTIL;
-use crate::dissemination::simulation::links::{Control, Frame};
+use crate::dissemination::simulation::links::{Control, SimulatedFrame};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::{GroupMask, group_count};
 use crate::snapshot::manifest::PieceIndex;
@@ -54,7 +54,7 @@ impl World {
 
     pub(super) fn restart(&mut self, node: usize) -> Result<(), String> {
         self.pending -= 1;
-        if self.nodes[node].relay.is_some() || self.nodes[node].kind != Kind::Honest {
+        if self.nodes[node].relay.is_some() || self.nodes[node].kind != PeerKind::Honest {
             return Ok(());
         }
         // Those who did not hear of the crash hear of it now: the new process does not know their streams.
@@ -97,19 +97,19 @@ impl World {
     /// What a liar says when somebody comes to pull.
     pub(super) fn claim(&mut self, liar: usize, serial: u64, version: PolicyVersion) {
         let pieces = self.manifests.iter().find(|m| m.version == version).map_or(0, |m| m.pieces());
-        let first = if self.nodes[liar].kind == Kind::Nonsense { pieces } else { 0 };
+        let first = if self.nodes[liar].kind == PeerKind::Nonsense { pieces } else { 0 };
         let news = (first..pieces + 2).map(|i| (PieceIndex(i), GroupMask(u64::MAX))).collect();
-        self.push(liar, serial, Frame::Tell(news));
+        self.push(liar, serial, SimulatedFrame::Tell(news));
     }
 
     /// What a liar sends when it is asked.
     pub(super) fn answer_falsely(&mut self, liar: usize, serial: u64, piece: PieceIndex, groups: GroupMask) {
-        if self.nodes[liar].kind == Kind::Rotten {
+        if self.nodes[liar].kind == PeerKind::Rotten {
             for group in groups.iter() {
                 let rotten = self.draws.below(2) == 0;
                 let version = self.streams.get(&serial).map_or(PolicyVersion(0), |stream| stream.version);
                 let bytes = self.group_bytes(version, piece, group);
-                self.push(liar, serial, Frame::Group { piece, group, bytes, rotten });
+                self.push(liar, serial, SimulatedFrame::Group { piece, group, bytes, rotten });
             }
         }
     }
@@ -117,7 +117,7 @@ impl World {
     /// Comes to somebody and asks for what is not there, too much of it, and what it did not want.
     pub(super) fn talk_nonsense(&mut self, liar: usize) {
         if self.now < FAULTS_UNTIL {
-            self.at(self.now + NONSENSE_EVERY, Event::Nonsense { node: liar });
+            self.at(self.now + NONSENSE_EVERY, SimulationEvent::Nonsense { node: liar });
         }
         let victim = self.draws.below(self.nodes.len() as u64) as usize;
         let version = PolicyVersion(self.draws.below(self.manifests.len() as u64 + 2));

@@ -1,8 +1,8 @@
 //! How simulated networks begin.
 
-use super::{Event, Kind, Node, World};
-use crate::dissemination::simulation::{Setup, draws, faults, manifest};
-use crate::dissemination::{KEPT_VERSIONS, Mode, Relay, RelayConfig};
+use super::{PeerKind, SimulatedNode, SimulationEvent, World};
+use crate::dissemination::simulation::{SimulationSetup, draws, faults, manifest};
+use crate::dissemination::{DisseminationMode, KEPT_VERSIONS, Relay, RelayConfig};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::manifest::Manifest;
 use crate::wire::identity::PublicKey;
@@ -19,9 +19,9 @@ impl World {
         let mut d = draws(seed, "network");
         let nodes = 1 + d.below(8) as usize;
         let mode = match d.below(6) {
-            0 => Mode::Chain,
-            1 => Mode::Star,
-            _ => Mode::Echo,
+            0 => DisseminationMode::Chain,
+            1 => DisseminationMode::Star,
+            _ => DisseminationMode::Echo,
         };
         let chunk_bytes = [128 << 10, 256 << 10, 1 << 20][d.below(3) as usize];
         let versions = 1 + d.below(3) as usize;
@@ -41,14 +41,14 @@ impl World {
         for node in 1..=nodes {
             world.nodes[node].kind = faults::kind(&mut d);
             match world.nodes[node].kind {
-                Kind::Honest => world.start(node),
-                Kind::Nonsense => world.at(0, Event::Nonsense { node }),
-                Kind::Rotten | Kind::Silent => {}
+                PeerKind::Honest => world.start(node),
+                PeerKind::Nonsense => world.at(0, SimulationEvent::Nonsense { node }),
+                PeerKind::Rotten | PeerKind::Silent => {}
             }
         }
         for version in 1..=versions {
             let at = if version == 1 { 0 } else { d.below(faults::FAULTS_UNTIL) };
-            world.plan(at, Event::Publish { version });
+            world.plan(at, SimulationEvent::Publish { version });
         }
         for (at, event) in faults::plan(nodes, &mut d) {
             world.plan(at, event);
@@ -57,7 +57,7 @@ impl World {
     }
 
     /// A network to be measured.
-    pub(in crate::dissemination::simulation) fn measured(setup: &Setup) -> Self {
+    pub(in crate::dissemination::simulation) fn measured(setup: &SimulationSetup) -> Self {
         let mut d = draws(setup.seed, "broadcast");
         let snapshot = Arc::new(manifest(1, setup.bytes, setup.chunk_bytes, false));
         let mut peers = vec![peer(0, setup.source_up, setup.source_up)];
@@ -69,22 +69,27 @@ impl World {
         world.mesh = setup.mesh;
         world.latency = vec![setup.latency_ms * 1000; nodes + 1];
         (1..=nodes).for_each(|node| world.start(node));
-        world.plan(0, Event::Publish { version: 1 });
+        world.plan(0, SimulationEvent::Publish { version: 1 });
         let bound = 1_000_000 * (setup.bytes * nodes as u64) / (setup.source_up + mean * nodes as u64);
         let mut victims: Vec<usize> = (1..=nodes).collect();
         d.shuffle(&mut victims);
         victims.truncate(nodes * setup.churn_percent as usize / 100);
         for (order, node) in victims.into_iter().enumerate() {
             let at = d.below(bound);
-            world.plan(at, Event::Crash { node, loud: true });
+            world.plan(at, SimulationEvent::Crash { node, loud: true });
             if order % 2 == 0 {
-                world.plan(at + 2_000_000, Event::Restart { node });
+                world.plan(at + 2_000_000, SimulationEvent::Restart { node });
             }
         }
         world
     }
 
-    fn empty(seed: u64, mode: Mode, nodes: Vec<Node>, manifests: Vec<Arc<Manifest>>) -> Self {
+    fn empty(
+        seed: u64,
+        mode: DisseminationMode,
+        nodes: Vec<SimulatedNode>,
+        manifests: Vec<Arc<Manifest>>,
+    ) -> Self {
         let mut world = Self {
             newest: manifests.last().map_or(PolicyVersion(0), |m| m.version),
             events: 0,
@@ -113,7 +118,7 @@ impl World {
     }
 
     /// Something that has to happen before the network may be judged.
-    fn plan(&mut self, at: u64, event: Event) {
+    fn plan(&mut self, at: u64, event: SimulationEvent) {
         self.pending += 1;
         self.at(at, event);
     }
@@ -136,14 +141,14 @@ impl World {
     /// Lets a peer hear of a version.
     pub(super) fn announce_at(&mut self, at: u64, node: usize, version: usize) {
         let epoch = self.nodes[node].epoch;
-        self.at(at, Event::Announce { node, epoch, version });
+        self.at(at, SimulationEvent::Announce { node, epoch, version });
     }
 }
 
-fn peer(index: usize, up: u64, down: u64) -> Node {
-    Node {
+fn peer(index: usize, up: u64, down: u64) -> SimulatedNode {
+    SimulatedNode {
         key: PublicKey::from_bytes(*blake3::hash(&index.to_le_bytes()).as_bytes()),
-        kind: Kind::Honest,
+        kind: PeerKind::Honest,
         relay: None,
         epoch: 0,
         up,

@@ -1,6 +1,6 @@
 //! Which version a simulated peer receives: what is half here is finished first, unless nobody serves it any more.
 
-use super::{Event, World};
+use super::{SimulationEvent, World};
 use crate::dissemination::{Input, Relay};
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::PieceSet;
@@ -20,7 +20,7 @@ impl World {
     pub(super) fn go_on(&mut self, node: usize) {
         let epoch = self.nodes[node].epoch;
         if let Some(version) = self.nodes[node].waiting.take() {
-            self.at(self.now, Event::Receive { node, epoch, version });
+            self.at(self.now, SimulationEvent::Receive { node, epoch, version });
         }
     }
 

@@ -5,21 +5,21 @@ use libp2p::swarm::{ConnectionError, ConnectionId};
 use libp2p::{Multiaddr, PeerId, identify};
 use tokio::time::Instant;
 
-use super::Driver;
+use super::HostDriver;
 use crate::net::addresses::{believable, dialable, is_relayed, without_peer};
 use crate::net::behaviour::instance::Instance;
 use crate::net::limits::MAX_BLOCKED;
 use crate::net::protocol_names;
 
 /// One open connection: its remote end, and which side opened it.
-pub(super) struct Link {
+pub(super) struct OpenConnection {
     /// The remote address; of a circuit that the peer opened, the relay's.
     pub(super) via: Multiaddr,
     /// Whether we opened it.
     pub(super) dialled: bool,
 }
 
-impl Driver {
+impl HostDriver {
     pub(super) fn connected_peers(&self) -> Vec<PeerId> {
         let mut peers: Vec<PeerId> = self.swarm.connected_peers().copied().collect();
         peers.sort_unstable();
@@ -75,7 +75,7 @@ impl Driver {
         if endpoint.is_dialer() && !endpoint.is_relayed() {
             self.book.worked(peer, via.clone());
         }
-        self.links.insert(id, Link { via: via.clone(), dialled: endpoint.is_dialer() });
+        self.links.insert(id, OpenConnection { via: via.clone(), dialled: endpoint.is_dialer() });
         if connections == 1 {
             self.announcer.connected(peer, via);
         }
@@ -104,7 +104,7 @@ impl Driver {
     /// Keeps the addresses that a peer says of itself, and lists it in the DHT if it serves there.
     pub(super) fn on_identify(&mut self, event: identify::Event) {
         let identify::Event::Received { connection_id, peer_id: peer, info } = event else { return };
-        let Some(Link { via, dialled }) = self.links.get(&connection_id) else { return };
+        let Some(OpenConnection { via, dialled }) = self.links.get(&connection_id) else { return };
         let (via, dialled) = (via.clone(), *dialled);
         if info.protocol_version != protocol_names::IDENTIFY {
             tracing::debug!(%peer, network = info.protocol_version, "a peer of another network");

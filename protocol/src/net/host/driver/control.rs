@@ -7,16 +7,16 @@ use libp2p::PeerId;
 use libp2p::request_response::{Event, Message, OutboundFailure, ResponseChannel};
 use tokio::time::timeout;
 
-use super::{Driver, Outcome, answer};
+use super::{HostDriver, ReplySender, answer};
 use crate::net::error::NetError;
-use crate::net::host::{HostEvent, Reply};
+use crate::net::host::{HostEvent, Responder};
 use crate::net::limits::{MAX_PENDING_REPLIES, MAX_PENDING_REQUESTS, MAX_REQUEST_TIMEOUT};
 
 /// The outcome of waiting for a reply: the way to the requester and the body, if there is one.
 pub(super) type Replied = (ResponseChannel<Vec<u8>>, Option<Vec<u8>>);
 
-impl Driver {
-    pub(super) fn request(&mut self, peer: PeerId, body: Vec<u8>, reply: Outcome<Vec<u8>>) {
+impl HostDriver {
+    pub(super) fn request(&mut self, peer: PeerId, body: Vec<u8>, reply: ReplySender<Vec<u8>>) {
         if self.is_blocked(&peer) {
             return answer(reply, Err(NetError::Blocked { peer }));
         }
@@ -55,7 +55,7 @@ impl Driver {
             tracing::debug!(%peer, "a request was dropped: too many wait for a reply");
             return;
         }
-        let (reply, waiting) = Reply::new();
+        let (reply, waiting) = Responder::new();
         if !self.announcer.offer(HostEvent::Request { peer, body, reply }) {
             tracing::debug!(%peer, "a request was dropped: the event queue is full");
             return;

@@ -6,7 +6,7 @@ use libp2p::kad::store::RecordStore as _;
 use libp2p::kad::{Event, GetProvidersOk, InboundRequest, ProviderRecord, QueryId, QueryResult, RecordKey};
 use libp2p::{Multiaddr, PeerId};
 
-use super::{Driver, Outcome, answer};
+use super::{HostDriver, ReplySender, answer};
 use crate::net::addresses::book::MAX_ADDRESSES_PER_SOURCE;
 use crate::net::addresses::{believable, believable_from_any, dialable, without_peer};
 use crate::net::error::NetError;
@@ -14,14 +14,14 @@ use crate::net::limits::{MAX_DHT_KEY, MAX_PENDING_QUERIES, MAX_PROVIDERS_FOUND};
 
 /// A query for which somebody waits.
 pub(super) enum Query {
-    FindPeer { peer: PeerId, reply: Outcome<Vec<Multiaddr>> },
-    Provide { reply: Outcome<()> },
-    Providers { found: BTreeSet<PeerId>, reply: Outcome<Vec<PeerId>> },
-    Bootstrap { reply: Outcome<()> },
+    FindPeer { peer: PeerId, reply: ReplySender<Vec<Multiaddr>> },
+    Provide { reply: ReplySender<()> },
+    Providers { found: BTreeSet<PeerId>, reply: ReplySender<Vec<PeerId>> },
+    Bootstrap { reply: ReplySender<()> },
 }
 
-impl Driver {
-    pub(super) fn find_peer(&mut self, peer: PeerId, reply: Outcome<Vec<Multiaddr>>) {
+impl HostDriver {
+    pub(super) fn find_peer(&mut self, peer: PeerId, reply: ReplySender<Vec<Multiaddr>>) {
         if self.queries.len() >= MAX_PENDING_QUERIES {
             return answer(reply, Err(busy()));
         }
@@ -31,7 +31,7 @@ impl Driver {
         self.queries.insert(id, Query::FindPeer { peer, reply });
     }
 
-    pub(super) fn provide(&mut self, key: Vec<u8>, reply: Outcome<()>) {
+    pub(super) fn provide(&mut self, key: Vec<u8>, reply: ReplySender<()>) {
         if self.queries.len() >= MAX_PENDING_QUERIES {
             return answer(reply, Err(busy()));
         }
@@ -43,7 +43,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn providers(&mut self, key: Vec<u8>, reply: Outcome<Vec<PeerId>>) {
+    pub(super) fn providers(&mut self, key: Vec<u8>, reply: ReplySender<Vec<PeerId>>) {
         if self.queries.len() >= MAX_PENDING_QUERIES {
             return answer(reply, Err(busy()));
         }
@@ -51,7 +51,7 @@ impl Driver {
         self.queries.insert(id, Query::Providers { found: BTreeSet::new(), reply });
     }
 
-    pub(super) fn bootstrap_dht(&mut self, reply: Outcome<()>) {
+    pub(super) fn bootstrap_dht(&mut self, reply: ReplySender<()>) {
         if self.queries.len() >= MAX_PENDING_QUERIES {
             return answer(reply, Err(busy()));
         }

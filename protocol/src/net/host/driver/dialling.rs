@@ -8,7 +8,7 @@ use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{ConnectionId, DialError};
 use libp2p::{Multiaddr, PeerId};
 
-use super::{Driver, Outcome, answer};
+use super::{HostDriver, ReplySender, answer};
 use crate::net::addresses::is_relayed;
 use crate::net::error::NetError;
 use crate::net::limits::{MAX_DIAL_ADDRESSES, MAX_PENDING_DIALS};
@@ -22,11 +22,11 @@ pub(super) struct Dial {
     tried: Vec<Multiaddr>,
     /// In an order of their own, so that a peer that is away is described alike each time.
     causes: BTreeSet<String>,
-    waiting: Vec<Outcome<()>>,
+    waiting: Vec<ReplySender<()>>,
 }
 
-impl Driver {
-    pub(super) fn dial(&mut self, peer: PeerId, addrs: Vec<Multiaddr>, reply: Outcome<()>) {
+impl HostDriver {
+    pub(super) fn dial(&mut self, peer: PeerId, addrs: Vec<Multiaddr>, reply: ReplySender<()>) {
         for addr in addrs.into_iter().take(MAX_DIAL_ADDRESSES) {
             self.give_address(peer, addr);
         }

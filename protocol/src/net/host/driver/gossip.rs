@@ -5,15 +5,15 @@ use libp2p::PeerId;
 use libp2p::gossipsub::{Event, IdentTopic, MessageAcceptance, MessageId, PublishError};
 use tokio::time::timeout;
 
-use super::Driver;
+use super::HostDriver;
 use crate::net::error::NetError;
 use crate::net::host::{GossipVerdict, HostEvent};
 use crate::net::limits::{MAX_GOSSIP_MESSAGE, MAX_PENDING_VERDICTS, VERDICT_TIMEOUT};
 
 /// A message, the neighbour it came from, and what to do with it.
-pub(super) type Judged = (MessageId, PeerId, MessageAcceptance);
+pub(super) type JudgedMessage = (MessageId, PeerId, MessageAcceptance);
 
-impl Driver {
+impl HostDriver {
     pub(super) fn publish(&mut self, topic: String, data: Vec<u8>) -> Result<(), NetError> {
         let hash = IdentTopic::new(&topic).hash();
         let gossip = &mut self.swarm.behaviour_mut().gossip;
@@ -54,7 +54,7 @@ impl Driver {
         self.verdicts.push(judged.boxed());
     }
 
-    pub(super) fn apply_verdict(&mut self, (message, source, acceptance): Judged) {
+    pub(super) fn apply_verdict(&mut self, (message, source, acceptance): JudgedMessage) {
         let gossip = &mut self.swarm.behaviour_mut().gossip;
         if !gossip.report_message_validation_result(&message, &source, acceptance) {
             tracing::debug!(%source, "a gossip message was forgotten before its verdict");

@@ -9,7 +9,7 @@ use libp2p::swarm::{FromSwarm, NetworkBehaviour as _, NewExternalAddrCandidate};
 use libp2p::{Multiaddr, PeerId, dcutr, identify, kad, relay};
 use tokio::time::Instant;
 
-use super::Driver;
+use super::HostDriver;
 use crate::control::heartbeat::Reach;
 use crate::net::addresses::{is_relayed, without_peer};
 use crate::net::config::DhtMode;
@@ -26,7 +26,7 @@ pub(super) struct Relays {
     place: Option<(PeerId, ListenerId)>,
 }
 
-impl Driver {
+impl HostDriver {
     /// What is known before anybody was asked.
     pub(super) fn begin_reaching(&mut self, external: Vec<Multiaddr>, deaf: bool) {
         for address in external {

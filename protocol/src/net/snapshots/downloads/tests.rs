@@ -14,8 +14,8 @@ struct Party {
     disk: BTreeSet<ContentId>,
     kept: Vec<Arc<Manifest>>,
     /// Drawn when they were asked for, and not delivered yet.
-    plans: VecDeque<Plan>,
-    steps: VecDeque<Step>,
+    plans: VecDeque<DownloadPlan>,
+    steps: VecDeque<BuildStep>,
     /// What the machine receives, and what is missing of it.
     receives: Option<(Arc<Manifest>, BTreeSet<PieceIndex>)>,
     complete: BTreeSet<PolicyVersion>,
@@ -42,7 +42,7 @@ impl Party {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: DownloadEvent) {
         self.downloads.handle(self.now, event);
         while let Some(action) = self.downloads.poll_action() {
             self.act(action);
@@ -51,46 +51,46 @@ impl Party {
 
     fn announce(&mut self, version: u64) {
         let manifest = if version == 1 { manifest(1, CHUNKS) } else { with_deltas(version, CHUNKS, 100) };
-        self.tell(Event::Announced(Arc::new(manifest)));
+        self.tell(DownloadEvent::Announced(Arc::new(manifest)));
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: DownloadAction) {
         match action {
-            Action::Keep { manifest, published } => {
+            DownloadAction::Keep { manifest, published } => {
                 self.kept.push(manifest.clone());
-                self.downloads.handle(self.now, Event::Kept { manifest, published });
+                self.downloads.handle(self.now, DownloadEvent::Kept { manifest, published });
             }
-            Action::Plan(manifests) => {
+            DownloadAction::Plan(manifests) => {
                 let all = |piece: &crate::snapshot::manifest::Piece| GroupMask::all(piece.groups());
                 let held = |piece: &crate::snapshot::manifest::Piece| match self.disk.contains(&piece.id) {
                     true => all(piece),
                     false => GroupMask::EMPTY,
                 };
-                self.plans.push_back(Plan::draw(&manifests, held));
+                self.plans.push_back(DownloadPlan::draw(&manifests, held));
             }
-            Action::Fetch(fetch) => {
+            DownloadAction::Fetch(fetch) => {
                 let version = fetch.manifest.version;
                 if let Some((before, _)) = self.receives.take().filter(|(m, _)| m.version < version) {
-                    self.downloads.handle(self.now, Event::Forgotten(before.version));
+                    self.downloads.handle(self.now, DownloadEvent::Forgotten(before.version));
                 }
                 self.want(fetch.manifest, fetch.wanted.iter().collect());
             }
-            Action::Want { version, pieces } => {
+            DownloadAction::Want { version, pieces } => {
                 let manifest = self.kept.iter().rfind(|m| m.version == version).unwrap().clone();
                 self.want(manifest, pieces.iter().collect());
             }
-            Action::WantToo { version, piece } => {
+            DownloadAction::WantToo { version, piece } => {
                 let manifest = self.kept.iter().rfind(|m| m.version == version).unwrap().clone();
                 let mut missing = self.receives.take().map(|(_, missing)| missing).unwrap_or_default();
                 missing.insert(piece);
                 self.want(manifest, missing);
             }
-            Action::Build(step) => self.steps.push_back(step),
-            Action::Install(manifest) => {
+            DownloadAction::Build(step) => self.steps.push_back(step),
+            DownloadAction::Install(manifest) => {
                 assert!(manifest.chunks.iter().all(|id| self.disk.contains(id)), "installed in part");
                 self.installed.push(manifest.version.0);
             }
-            Action::Delete(manifest) => {
+            DownloadAction::Delete(manifest) => {
                 self.kept.retain(|kept| (kept.epoch, kept.version) != (manifest.epoch, manifest.version));
                 let named: BTreeSet<_> = self.kept.iter().flat_map(|m| m.ids()).collect();
                 manifest.ids().filter(|id| !named.contains(id)).for_each(|id| {
@@ -98,7 +98,7 @@ impl Party {
                 });
                 self.deleted.push(manifest.version.0);
             }
-            Action::Gained { .. } | Action::Publish(_) | Action::Sweep => {}
+            DownloadAction::Gained { .. } | DownloadAction::Publish(_) | DownloadAction::Sweep => {}
         }
     }
 
@@ -111,10 +111,10 @@ impl Party {
     fn check_complete(&mut self) {
         if let Some((manifest, _)) = self.receives.take_if(|(_, missing)| missing.is_empty()) {
             self.complete.insert(manifest.version);
-            self.downloads.handle(self.now, Event::Complete(manifest.version));
+            self.downloads.handle(self.now, DownloadEvent::Complete(manifest.version));
             if self.complete.len() > KEPT {
                 let oldest = self.complete.pop_first().unwrap();
-                self.downloads.handle(self.now, Event::Forgotten(oldest));
+                self.downloads.handle(self.now, DownloadEvent::Forgotten(oldest));
             }
         }
     }
@@ -126,14 +126,14 @@ impl Party {
         let (piece, version) = (manifest.piece(index).unwrap(), manifest.version);
         self.fetched += piece.length;
         self.disk.insert(piece.id);
-        self.tell(Event::Stored { version, piece: index, whole: true });
+        self.tell(DownloadEvent::Stored { version, piece: index, whole: true });
         self.check_complete();
-        self.tell(Event::Forgotten(PolicyVersion(0)));
+        self.tell(DownloadEvent::Forgotten(PolicyVersion(0)));
         true
     }
 
     fn plan(&mut self) -> bool {
-        self.plans.pop_front().map(|plan| self.tell(Event::Planned(plan))).is_some()
+        self.plans.pop_front().map(|plan| self.tell(DownloadEvent::Planned(plan))).is_some()
     }
 
     fn build(&mut self, helps: bool) -> bool {
@@ -142,7 +142,7 @@ impl Party {
         if helped {
             self.disk.insert(step.target.id);
         }
-        self.tell(Event::Built { step, helped });
+        self.tell(DownloadEvent::Built { step, helped });
         true
     }
 
@@ -150,7 +150,7 @@ impl Party {
     fn refuse(&mut self) {
         if let Some((manifest, _)) = &self.receives {
             let version = manifest.version;
-            self.tell(Event::Refused(version));
+            self.tell(DownloadEvent::Refused(version));
         }
     }
 
@@ -286,7 +286,7 @@ fn what_is_claimed_and_never_comes_is_given_up_in_the_end() {
     for _ in 1..LAST_PATIENCE {
         party.lose_patience(|_, _| Supply::Offered);
         // Chunks that come are no sign of deltas.
-        party.tell(Event::Stored { version: PolicyVersion(2), piece: PieceIndex(0), whole: false });
+        party.tell(DownloadEvent::Stored { version: PolicyVersion(2), piece: PieceIndex(0), whole: false });
     }
     assert!(party.receives.as_ref().unwrap().1.contains(&PieceIndex(4)));
     party.lose_patience(|_, _| Supply::Offered);
@@ -335,7 +335,7 @@ fn a_chunk_that_is_damaged_before_it_is_installed_comes_again() {
     let mut party = Party::with(1);
     let id = party.kept[0].chunks[2];
     party.disk.remove(&id);
-    party.tell(Event::Damaged { version: PolicyVersion(1), piece: PieceIndex(2) });
+    party.tell(DownloadEvent::Damaged { version: PolicyVersion(1), piece: PieceIndex(2) });
     party.settle();
     assert_eq!((party.installed, party.fetched), (vec![1], 16 << 10));
 }
@@ -345,11 +345,11 @@ fn manifests_that_are_kept_in_another_order_than_they_came_are_all_planned_with(
     let mut party = Party::with(1);
     let manifests = [2, 3].map(|version| Arc::new(with_deltas(version, CHUNKS, 100)));
     for manifest in &manifests {
-        party.downloads.handle(party.now, Event::Announced(manifest.clone()));
-        assert!(matches!(party.downloads.poll_action(), Some(Action::Keep { .. })));
+        party.downloads.handle(party.now, DownloadEvent::Announced(manifest.clone()));
+        assert!(matches!(party.downloads.poll_action(), Some(DownloadAction::Keep { .. })));
     }
     party.kept.extend(manifests.clone());
-    let [two, three] = manifests.map(|manifest| Event::Kept { manifest, published: false });
+    let [two, three] = manifests.map(|manifest| DownloadEvent::Kept { manifest, published: false });
     party.tell(three);
     assert!(party.plans.is_empty());
     party.tell(two);
@@ -403,15 +403,15 @@ fn publications_may_be_kept_in_either_order() {
     let now = UnixMillis(1_000_000);
     let publication = |version: u64| Arc::new(with_deltas(version, CHUNKS, 100));
     for version in [3, 2] {
-        downloads.handle(now, Event::Kept { manifest: publication(version), published: true });
+        downloads.handle(now, DownloadEvent::Kept { manifest: publication(version), published: true });
     }
     let published = std::iter::from_fn(|| downloads.poll_action()).map(|action| match action {
-        Action::Publish(manifest) => manifest.version.0,
+        DownloadAction::Publish(manifest) => manifest.version.0,
         other => panic!("{other:?}"),
     });
     assert_eq!(published.collect::<Vec<_>>(), [3, 2]);
-    downloads.handle(now, Event::Published(publication(1)));
-    assert!(matches!(downloads.poll_action(), Some(Action::Keep { published: true, .. })));
+    downloads.handle(now, DownloadEvent::Published(publication(1)));
+    assert!(matches!(downloads.poll_action(), Some(DownloadAction::Keep { published: true, .. })));
 }
 
 /// The learner began anew: it publishes `version` again, whole, and without the deltas that it had before.
@@ -420,7 +420,7 @@ fn anew(party: &mut Party, version: u64) {
     let again =
         Manifest { epoch: Epoch(2), base: None, deltas: Vec::new(), ..with_deltas(version, CHUNKS, 100) };
     party.receives = None;
-    party.tell(Event::Announced(Arc::new(again)));
+    party.tell(DownloadEvent::Announced(Arc::new(again)));
 }
 
 #[test]
@@ -451,10 +451,10 @@ fn a_learner_that_was_put_back_is_followed_back_and_costs_nothing_that_is_on_dis
 fn a_manifest_of_the_epoch_before_that_is_kept_late_changes_nothing() {
     let mut party = Party::with(1);
     let late = Arc::new(with_deltas(5, CHUNKS, 100));
-    party.downloads.handle(party.now, Event::Announced(late.clone()));
-    assert!(matches!(party.downloads.poll_action(), Some(Action::Keep { .. })));
+    party.downloads.handle(party.now, DownloadEvent::Announced(late.clone()));
+    assert!(matches!(party.downloads.poll_action(), Some(DownloadAction::Keep { .. })));
     anew(&mut party, 2);
-    party.tell(Event::Kept { manifest: late, published: false });
+    party.tell(DownloadEvent::Kept { manifest: late, published: false });
     party.settle();
     assert_eq!((party.installed.last(), party.deleted.contains(&5)), (Some(&2), true));
 }

@@ -1,46 +1,50 @@
 //! Doing what the downloads say, with the machine and the disk.
 
-use super::Driver;
+use super::SnapshotDriver;
 use crate::dissemination::Input;
-use crate::net::snapshots::downloads::{Action, Event};
-use crate::net::snapshots::messages::Command;
-use crate::net::snapshots::plan::{Fetch, Plan};
+use crate::net::snapshots::downloads::{DownloadAction, DownloadEvent};
+use crate::net::snapshots::messages::DriverCommand;
+use crate::net::snapshots::plan::{DownloadPlan, Fetch};
 use crate::run::version::PolicyVersion;
-use crate::snapshot::fetch_plan::Step;
+use crate::snapshot::fetch_plan::BuildStep;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
 use crate::store::ChunkStore;
 use crate::wire::time::UnixMillis;
 use std::sync::Arc;
 
-impl Driver {
-    pub(super) fn act(&mut self, now: UnixMillis, action: Action) {
+impl SnapshotDriver {
+    pub(super) fn act(&mut self, now: UnixMillis, action: DownloadAction) {
         match action {
-            Action::Keep { manifest, published } => self.on_disk(move |store| {
+            DownloadAction::Keep { manifest, published } => self.on_disk(move |store| {
                 store.keep(&manifest);
-                Event::Kept { manifest, published }
+                DownloadEvent::Kept { manifest, published }
             }),
-            Action::Plan(manifests) => {
-                self.on_disk(move |store| Event::Planned(Plan::draw(&manifests, |piece| store.held(piece))))
-            }
-            Action::Fetch(Fetch { manifest, have, wanted }) => {
+            DownloadAction::Plan(manifests) => self.on_disk(move |store| {
+                DownloadEvent::Planned(DownloadPlan::draw(&manifests, |piece| store.held(piece)))
+            }),
+            DownloadAction::Fetch(Fetch { manifest, have, wanted }) => {
                 self.relay.handle(now, Input::Announced { manifest, have, wanted });
             }
-            Action::Want { version, pieces } => self.relay.handle(now, Input::Wanted { version, pieces }),
-            Action::WantToo { version, piece } => {
+            DownloadAction::Want { version, pieces } => {
+                self.relay.handle(now, Input::Wanted { version, pieces })
+            }
+            DownloadAction::WantToo { version, piece } => {
                 self.relay.handle(now, Input::WantedToo { version, piece });
             }
-            Action::Gained { version, piece } => self.relay.handle(now, Input::Gained { version, piece }),
-            Action::Publish(manifest) => {
+            DownloadAction::Gained { version, piece } => {
+                self.relay.handle(now, Input::Gained { version, piece })
+            }
+            DownloadAction::Publish(manifest) => {
                 self.times.announced(manifest.version, now);
                 self.relay.handle(now, Input::Published(manifest));
             }
-            Action::Build(step) => self.on_disk(move |store| apply(store, step)),
-            Action::Install(manifest) => {
+            DownloadAction::Build(step) => self.on_disk(move |store| apply(store, step)),
+            DownloadAction::Install(manifest) => {
                 self.times.complete(manifest.version, now);
                 self.install = Some(manifest);
             }
-            Action::Delete(manifest) => self.delete(manifest),
-            Action::Sweep => self.sweep(),
+            DownloadAction::Delete(manifest) => self.delete(manifest),
+            DownloadAction::Sweep => self.sweep(),
         }
     }
 
@@ -52,7 +56,7 @@ impl Driver {
             if let Some(Err(error)) = named.map(|named| store.delete(&named.id)) {
                 tracing::warn!(%error, "a damaged chunk could not be deleted");
             }
-            Event::Damaged { version, piece }
+            DownloadEvent::Damaged { version, piece }
         });
     }
 
@@ -74,23 +78,23 @@ impl Driver {
     }
 
     /// Runs `work`, which looks at the disk, off the async threads; what it says comes back as a command.
-    fn on_disk(&self, work: impl FnOnce(&ChunkStore) -> Event + Send + 'static) {
+    fn on_disk(&self, work: impl FnOnce(&ChunkStore) -> DownloadEvent + Send + 'static) {
         let (store, inbox) = (self.store.clone(), self.inbox.clone());
         tokio::spawn(async move {
             let done = tokio::task::spawn_blocking(move || work(&store)).await;
             if let (Ok(event), Some(inbox)) = (done, inbox.upgrade()) {
                 // The driver has stopped: nobody is left to tell.
-                let _ = inbox.send(Command::Downloads(event)).await;
+                let _ = inbox.send(DriverCommand::Downloads(event)).await;
             }
         });
     }
 }
 
-fn apply(store: &ChunkStore, step: Step) -> Event {
-    let Step { target, base, delta, .. } = step;
+fn apply(store: &ChunkStore, step: BuildStep) -> DownloadEvent {
+    let BuildStep { target, base, delta, .. } = step;
     let applied = store.apply(&delta, &base, &target.id, target.length);
     if let Err(error) = &applied {
         tracing::warn!(%error, chunk = step.chunk.0, "fetching a chunk whose delta did not help");
     }
-    Event::Built { step, helped: applied.is_ok() }
+    DownloadEvent::Built { step, helped: applied.is_ok() }
 }

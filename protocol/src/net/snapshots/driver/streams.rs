@@ -6,11 +6,11 @@ use crate::net::host::Host;
 use crate::net::peer_id::{addresses_of, peer_of_key};
 use crate::net::snapshots::block_writer::Keeper;
 use crate::net::snapshots::downstream;
-use crate::net::snapshots::mailbox::{Mailbox, Order};
-use crate::net::snapshots::messages::{Command, Report, Reporter};
+use crate::net::snapshots::mailbox::{BlockToSend, Mailbox};
+use crate::net::snapshots::messages::{DriverCommand, Reporter, StreamReport};
 use crate::net::snapshots::requests::Requests;
-use crate::net::snapshots::stats::Traffic;
-use crate::net::snapshots::upstream::{ASKS, Edge, Wish};
+use crate::net::snapshots::stats::StreamTraffic;
+use crate::net::snapshots::upstream::{ASKS, NeighbourStream, UpstreamCommand};
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::{Manifest, Piece, PieceIndex};
 use crate::store::ChunkStore;
@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 /// A neighbour's task. It ends by itself when this is dropped, after it has kept what had arrived.
 struct Upstream {
     serial: u64,
-    wishes: mpsc::Sender<Wish>,
+    wishes: mpsc::Sender<UpstreamCommand>,
 }
 
 /// The task that serves one consumer; it is aborted when dropped.
@@ -44,8 +44,8 @@ pub(super) struct Edges {
     host: Host,
     store: Arc<ChunkStore>,
     keeper: Keeper,
-    inbox: mpsc::WeakSender<Command>,
-    traffic: Arc<Traffic>,
+    inbox: mpsc::WeakSender<DriverCommand>,
+    traffic: Arc<StreamTraffic>,
     /// Bounded by the machine's neighbours.
     upstreams: BTreeMap<PublicKey, Upstream>,
     /// Bounded by the machine, which refuses consumers beyond its limit, and by the host's connections before that.
@@ -58,7 +58,7 @@ impl Edges {
         host: Host,
         store: Arc<ChunkStore>,
         keeper: Keeper,
-        inbox: mpsc::WeakSender<Command>,
+        inbox: mpsc::WeakSender<DriverCommand>,
     ) -> Self {
         let traffic = Arc::default();
         Self {
@@ -79,7 +79,7 @@ impl Edges {
     }
 
     /// Bytes that went through all streams.
-    pub(super) fn traffic(&self) -> &Traffic {
+    pub(super) fn traffic(&self) -> &StreamTraffic {
         &self.traffic
     }
 
@@ -108,14 +108,16 @@ impl Edges {
         let reporter = self.reporter(peer);
         let serial = reporter.serial;
         let Some(neighbour) = peer_of_key(&peer) else {
-            tokio::spawn(async move { reporter.report(Report::Lost { reason: "no such key".into() }).await });
+            tokio::spawn(async move {
+                reporter.report(StreamReport::Lost { reason: "no such key".into() }).await
+            });
             return;
         };
         let (wishes, waiting) = mpsc::channel(ASKS);
         self.upstreams.insert(peer, Upstream { serial, wishes });
         let (host, store, keeper) = (self.host.clone(), self.store.clone(), self.keeper.clone());
         let requests = Mutex::new(Requests::new(host.pacing()));
-        let edge = Edge { host, store, keeper, neighbour, manifest, id, reporter, requests };
+        let edge = NeighbourStream { host, store, keeper, neighbour, manifest, id, reporter, requests };
         tokio::spawn(edge.pull(waiting));
     }
 
@@ -125,7 +127,7 @@ impl Edges {
     }
 
     /// Passes a wish on. A neighbour that does not even take wishes falls silent, which the machine notices.
-    pub(super) fn wish(&self, peer: &PublicKey, wish: Wish) {
+    pub(super) fn wish(&self, peer: &PublicKey, wish: UpstreamCommand) {
         if let Some(upstream) = self.upstreams.get(peer)
             && upstream.wishes.try_send(wish).is_err()
         {
@@ -157,7 +159,9 @@ impl Edges {
 
     /// Sends a group to a consumer; false when it cannot take more.
     pub(super) fn serve(&self, peer: &PublicKey, index: PieceIndex, piece: Piece, group: u32) -> bool {
-        self.consumers.get(peer).is_none_or(|consumer| consumer.mailbox.order(Order { index, piece, group }))
+        self.consumers
+            .get(peer)
+            .is_none_or(|consumer| consumer.mailbox.order(BlockToSend { index, piece, group }))
     }
 
     /// Tells a consumer that it is not served; its task ends by itself.

@@ -9,8 +9,8 @@ fn frame(header: &impl Serialize, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn hello() -> Ask {
-    Ask::Hello { version: PolicyVersion(3), manifest: ContentId::from_bytes([7; 32]) }
+fn hello() -> PullMessage {
+    PullMessage::Hello { version: PolicyVersion(3), manifest: ContentId::from_bytes([7; 32]) }
 }
 
 /// Reading has a deadline, and so needs a clock to run.
@@ -23,27 +23,27 @@ fn read_back<H: DeserializeOwned>(bytes: &[u8]) -> Result<Option<(H, Vec<u8>)>, 
 #[test]
 fn the_largest_frames_fit_their_limits() {
     let news = vec![(PieceIndex(u32::MAX), GroupMask(u64::MAX)); MAX_NEWS];
-    let have = frame(&Answer::Have { news }, &[]);
+    let have = frame(&ServeMessage::Have { news }, &[]);
     assert!(have.len() <= MAX_HEADER_BYTES);
-    let group = Answer::Group { piece: PieceIndex(u32::MAX), group: 63, leaves: 64 };
+    let group = ServeMessage::Group { piece: PieceIndex(u32::MAX), group: 63, leaves: 64 };
     let bytes = frame(&group, &vec![7; MAX_PAYLOAD_BYTES]);
     assert!(bytes.len() <= 4 + MAX_FRAME_BYTES);
-    let (header, payload) = read_back::<Answer>(&bytes).unwrap().unwrap();
+    let (header, payload) = read_back::<ServeMessage>(&bytes).unwrap().unwrap();
     assert_eq!((header, payload.len()), (group, MAX_PAYLOAD_BYTES));
 }
 
 #[test]
 fn what_is_too_long_is_refused_before_any_buffer_exists() {
-    let error = read_back::<Ask>(&(MAX_FRAME_BYTES as u32 + 1).to_be_bytes()).unwrap_err();
+    let error = read_back::<PullMessage>(&(MAX_FRAME_BYTES as u32 + 1).to_be_bytes()).unwrap_err();
     assert!(matches!(error, WireError::TooLarge { len } if len as usize == MAX_FRAME_BYTES + 1));
 }
 
 #[test]
 fn the_end_is_clean_only_between_frames() {
-    assert!(read_back::<Ask>(&[]).unwrap().is_none());
+    assert!(read_back::<PullMessage>(&[]).unwrap().is_none());
     let hello = frame(&hello(), &[]);
     for end in 1..hello.len() {
-        assert!(matches!(read_back::<Ask>(&hello[..end]), Err(WireError::Io(_))), "{end}");
+        assert!(matches!(read_back::<PullMessage>(&hello[..end]), Err(WireError::Io(_))), "{end}");
     }
 }
 
@@ -53,7 +53,7 @@ fn nonsense_is_malformed() {
     for body in [&[][..], &[0], &[0, 9, 1], &[0, 1, 0xff]] {
         let mut bytes = (body.len() as u32).to_be_bytes().to_vec();
         bytes.extend_from_slice(body);
-        assert!(matches!(read_back::<Ask>(&bytes), Err(WireError::Malformed(_))), "{body:?}");
+        assert!(matches!(read_back::<PullMessage>(&bytes), Err(WireError::Malformed(_))), "{body:?}");
     }
 }
 
@@ -77,14 +77,14 @@ proptest! {
             bytes[..4].copy_from_slice(&rest.to_be_bytes());
             bytes[4] = 0;
         }
-        let _ = read_back::<Answer>(&bytes);
-        let _ = read_back::<Ask>(&bytes);
+        let _ = read_back::<ServeMessage>(&bytes);
+        let _ = read_back::<PullMessage>(&bytes);
     }
 
     #[test]
     fn frames_come_back_as_they_were(piece in any::<u32>(), group in 0u32..64, payload in prop::collection::vec(any::<u8>(), 0..3000)) {
-        let answer = Answer::Group { piece: PieceIndex(piece), group, leaves: 0 };
+        let answer = ServeMessage::Group { piece: PieceIndex(piece), group, leaves: 0 };
         let bytes = frame(&answer, &payload);
-        prop_assert_eq!(read_back::<Answer>(&bytes).unwrap().unwrap(), (answer, payload));
+        prop_assert_eq!(read_back::<ServeMessage>(&bytes).unwrap().unwrap(), (answer, payload));
     }
 }

@@ -28,8 +28,11 @@ fn publish_delta(store: &ChunkStore, base: &Manifest, version: u64, bytes: Vec<u
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cheap_path_and_the_full_one_side_by_side() {
-    let ((source, _a), (mut old, _b), (mut new, _c)) =
-        (peer(1, Role::Source).await, peer(2, Role::Relay).await, peer(3, Role::Relay).await);
+    let ((source, _a), (mut old, _b), (mut new, _c)) = (
+        peer(1, SnapshotRole::Source).await,
+        peer(2, SnapshotRole::Relay).await,
+        peer(3, SnapshotRole::Relay).await,
+    );
     let base = snapshot(&source.store, 2);
     source.snapshots.publish(base.clone()).await.unwrap();
     old.pull_from(vec![source.named(Part::Parent)]).await;
@@ -55,7 +58,8 @@ async fn the_cheap_path_and_the_full_one_side_by_side() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_missed_a_version_takes_the_deltas_of_both() {
-    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(2, Role::Relay).await);
+    let ((source, _a), (mut node, _b)) =
+        (peer(1, SnapshotRole::Source).await, peer(2, SnapshotRole::Relay).await);
     let first = snapshot(&source.store, 2);
     source.snapshots.publish(first.clone()).await.unwrap();
     node.pull_from(vec![source.named(Part::Parent)]).await;
@@ -78,7 +82,8 @@ async fn who_missed_a_version_takes_the_deltas_of_both() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_delta_that_makes_another_chunk_costs_only_that_chunk() {
-    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(2, Role::Relay).await);
+    let ((source, _a), (mut node, _b)) =
+        (peer(1, SnapshotRole::Source).await, peer(2, SnapshotRole::Relay).await);
     let base = snapshot(&source.store, 2);
     source.snapshots.publish(base.clone()).await.unwrap();
     node.pull_from(vec![source.named(Part::Parent)]).await;
@@ -104,8 +109,11 @@ async fn a_delta_that_makes_another_chunk_costs_only_that_chunk() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deltas_that_no_neighbour_has_are_given_up() {
-    let ((source, _a), (mut old, _b), (mut new, _c)) =
-        (peer(1, Role::Source).await, peer(2, Role::Relay).await, peer(3, Role::Relay).await);
+    let ((source, _a), (mut old, _b), (mut new, _c)) = (
+        peer(1, SnapshotRole::Source).await,
+        peer(2, SnapshotRole::Relay).await,
+        peer(3, SnapshotRole::Relay).await,
+    );
     let base = snapshot(&source.store, 2);
     source.snapshots.publish(base.clone()).await.unwrap();
     old.pull_from(vec![source.named(Part::Parent)]).await;

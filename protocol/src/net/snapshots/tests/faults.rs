@@ -2,12 +2,13 @@
 
 use super::peers::{ask, consumer, groups, hear, say};
 use super::*;
-use crate::net::snapshots::frames::Ask;
+use crate::net::snapshots::frames::PullMessage;
 use crate::snapshot::manifest::PieceIndex;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parent_that_dies_in_mid_transfer_is_reported_and_replaced() {
-    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(3, Role::Relay).await);
+    let ((source, _a), (mut node, _b)) =
+        (peer(1, SnapshotRole::Source).await, peer(3, SnapshotRole::Relay).await);
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let mortal = stand_in(2, &source, &manifest, Stand::Mortal(9)).await;
@@ -24,11 +25,11 @@ async fn a_parent_that_dies_in_mid_transfer_is_reported_and_replaced() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_node_goes_on_where_it_was() {
-    let ((source, _a), dir) = (peer(1, Role::Source).await, tempfile::tempdir().unwrap());
+    let ((source, _a), dir) = (peer(1, SnapshotRole::Source).await, tempfile::tempdir().unwrap());
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let mortal = stand_in(2, &source, &manifest, Stand::Mortal(13)).await;
-    let mut before = peer_in(dir.path(), 3, Role::Relay, None).await;
+    let mut before = peer_in(dir.path(), 3, SnapshotRole::Relay, None).await;
     before.pull_from(vec![mortal.named()]).await;
     before.announce(&manifest).await;
     before.misses(mortal.key).await;
@@ -37,7 +38,7 @@ async fn a_restarted_node_goes_on_where_it_was() {
     before.host.shutdown().await;
     drop(before);
 
-    let mut after = peer_in(dir.path(), 3, Role::Relay, None).await;
+    let mut after = peer_in(dir.path(), 3, SnapshotRole::Relay, None).await;
     after.pull_from(vec![source.named(Part::Parent)]).await;
     after.announce(&manifest).await;
     after.installed().await;
@@ -48,12 +49,12 @@ async fn a_restarted_node_goes_on_where_it_was() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lies_of_every_kind_cut_off() {
-    let (source, _dir) = peer(1, Role::Source).await;
+    let (source, _dir) = peer(1, SnapshotRole::Source).await;
     let manifest = snapshot(&source.store, 2);
     let stands = [Stand::Rotten, Stand::WrongTree, Stand::Oversized, Stand::Boasting];
     for (stand, seed) in stands.into_iter().zip(20..) {
         let liar = stand_in(seed, &source, &manifest, stand).await;
-        let (mut node, _dir) = peer(seed + 50, Role::Relay).await;
+        let (mut node, _dir) = peer(seed + 50, SnapshotRole::Relay).await;
         node.pull_from(vec![liar.named()]).await;
         node.announce(&manifest).await;
         assert_eq!(node.cut_off().await, liar.key, "{stand:?}");
@@ -62,7 +63,8 @@ async fn lies_of_every_kind_cut_off() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_liar_says_that_it_sends_takes_no_room_under_the_cap() {
-    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(3, Role::Relay).await);
+    let ((source, _a), (mut node, _b)) =
+        (peer(1, SnapshotRole::Source).await, peer(3, SnapshotRole::Relay).await);
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let liar = stand_in(2, &source, &manifest, Stand::Boasting).await;
@@ -77,7 +79,8 @@ async fn what_a_liar_says_that_it_sends_takes_no_room_under_the_cap() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_tells_the_same_without_an_end_is_let_go() {
-    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(3, Role::Relay).await);
+    let ((source, _a), (mut node, _b)) =
+        (peer(1, SnapshotRole::Source).await, peer(3, SnapshotRole::Relay).await);
     let manifest = snapshot(&source.store, 2);
     let babbler = stand_in(2, &source, &manifest, Stand::Babbling).await;
     node.pull_from(vec![babbler.named()]).await;
@@ -87,22 +90,22 @@ async fn who_tells_the_same_without_an_end_is_let_go() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_sends_bytes_with_what_it_asks_for_is_not_listened_to() {
-    let (source, _dir) = peer(1, Role::Source).await;
+    let (source, _dir) = peer(1, SnapshotRole::Source).await;
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let (_host, _events, mut stream) = consumer(2, &source, &manifest).await;
-    let cancel = Ask::Cancel { piece: PieceIndex(0), groups: groups(1) };
+    let cancel = PullMessage::Cancel { piece: PieceIndex(0), groups: groups(1) };
     say(&mut stream, &cancel, &[7; 1000]).await.unwrap();
     assert_eq!(hear(&mut stream, &manifest).await, (vec![], false), "the stream ends");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_learner_that_is_cut_off_can_still_be_talked_to() {
-    let (source, _dir) = peer(1, Role::Source).await;
+    let (source, _dir) = peer(1, SnapshotRole::Source).await;
     let manifest = snapshot(&source.store, 2);
     let learner = stand_in(2, &source, &manifest, Stand::Rotten).await;
     let dir = tempfile::tempdir().unwrap();
-    let mut node = peer_in(dir.path(), 3, Role::Relay, Some(learner.key)).await;
+    let mut node = peer_in(dir.path(), 3, SnapshotRole::Relay, Some(learner.key)).await;
     node.pull_from(vec![learner.named()]).await;
     node.announce(&manifest).await;
     assert_eq!(node.cut_off().await, learner.key);
@@ -114,18 +117,19 @@ async fn a_learner_that_is_cut_off_can_still_be_talked_to() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_asks_for_what_is_not_here_is_refused_and_others_are_served() {
-    let (source, _dir) = peer(1, Role::Source).await;
+    let (source, _dir) = peer(1, SnapshotRole::Source).await;
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let (_host, _events, mut greedy) = consumer(2, &source, &manifest).await;
     let (_host, _events, mut modest) = consumer(3, &source, &manifest).await;
-    let request = |piece, mask| Ask::Request { piece: PieceIndex(piece), groups: groups(mask), tree: true };
+    let request =
+        |piece, mask| PullMessage::Request { piece: PieceIndex(piece), groups: groups(mask), tree: true };
     ask(&mut modest, &request(0, 0b11)).await;
     ask(&mut modest, &request(1, 0b1000)).await;
     // A chunk has four groups, so this has none of the groups that are asked for.
     ask(&mut greedy, &request(3, 0b10000)).await;
     assert_eq!(hear(&mut greedy, &manifest).await, (vec![], true));
-    ask(&mut modest, &Ask::Request { piece: PieceIndex(1), groups: groups(0b1), tree: false }).await;
+    ask(&mut modest, &PullMessage::Request { piece: PieceIndex(1), groups: groups(0b1), tree: false }).await;
     ask(&mut modest, &request(99, 1)).await;
     let (mut came, refused) = hear(&mut modest, &manifest).await;
     came.sort_unstable();
@@ -136,11 +140,12 @@ async fn who_asks_for_what_is_not_here_is_refused_and_others_are_served() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chunk_damaged_on_disk_is_fetched_again_before_anybody_gets_it() {
-    let ((source, _a), (mut child, _b)) = (peer(1, Role::Source).await, peer(4, Role::Relay).await);
+    let ((source, _a), (mut child, _b)) =
+        (peer(1, SnapshotRole::Source).await, peer(4, SnapshotRole::Relay).await);
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let mut node = peer_in(dir.path(), 3, Role::Relay, None).await;
+    let mut node = peer_in(dir.path(), 3, SnapshotRole::Relay, None).await;
     node.pull_from(vec![source.named(Part::Parent)]).await;
     node.announce(&manifest).await;
     node.installed().await;
@@ -152,7 +157,7 @@ async fn a_chunk_damaged_on_disk_is_fetched_again_before_anybody_gets_it() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[3] ^= 0x40;
     std::fs::write(&path, bytes).unwrap();
-    let mut node = peer_in(dir.path(), 3, Role::Relay, None).await;
+    let mut node = peer_in(dir.path(), 3, SnapshotRole::Relay, None).await;
     node.pull_from(vec![source.named(Part::Parent)]).await;
     node.announce(&manifest).await;
     node.installed().await;
@@ -169,7 +174,8 @@ async fn a_chunk_damaged_on_disk_is_fetched_again_before_anybody_gets_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_means_another_snapshot_of_the_same_number_is_refused_and_not_taken_for_a_liar() {
-    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(3, Role::Relay).await);
+    let ((source, _a), (mut node, _b)) =
+        (peer(1, SnapshotRole::Source).await, peer(3, SnapshotRole::Relay).await);
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let other = Arc::new(write(&source.store, 2, noise(99)));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::Stream;
-use crate::net::snapshots::frames::{Answer, Ask, put_head, read};
+use crate::net::snapshots::frames::{PullMessage, ServeMessage, put_head, read};
 use crate::snapshot::blocks::{GroupMask, GroupTree};
 use crate::snapshot::manifest::PieceIndex;
 use futures::AsyncWriteExt as _;
@@ -61,17 +61,17 @@ async fn serve(
     stand: Stand,
     left: &mut usize,
 ) -> Option<()> {
-    let (Ask::Hello { .. }, _) = read::<Ask>(&mut stream).await.ok()?? else { return None };
+    let (PullMessage::Hello { .. }, _) = read::<PullMessage>(&mut stream).await.ok()?? else { return None };
     let news = (0..manifest.pieces()).map(PieceIndex);
     let news = news.filter_map(|index| Some((index, store.held(&manifest.piece(index)?)))).collect();
-    let have = Answer::Have { news };
+    let have = ServeMessage::Have { news };
     say(&mut stream, &have, &[]).await?;
     if let Stand::Babbling = stand {
         while say(&mut stream, &have, &[]).await.is_some() {}
     }
     loop {
-        let (piece, groups) = match read::<Ask>(&mut stream).await.ok()?? {
-            (Ask::Request { piece, groups, .. }, _) => (piece, groups),
+        let (piece, groups) = match read::<PullMessage>(&mut stream).await.ok()?? {
+            (PullMessage::Request { piece, groups, .. }, _) => (piece, groups),
             _ => continue,
         };
         let named = manifest.piece(piece)?;
@@ -93,7 +93,7 @@ async fn serve(
                 Stand::Boasting | Stand::Mortal(_) | Stand::Babbling => {}
             }
             let leaves = if let Stand::Boasting = stand { u32::MAX } else { tree.leaves().len() as u32 };
-            say(&mut stream, &Answer::Group { piece, group, leaves }, &payload).await?;
+            say(&mut stream, &ServeMessage::Group { piece, group, leaves }, &payload).await?;
         }
     }
 }
@@ -112,22 +112,22 @@ pub(super) async fn consumer(seed: u8, party: &Party, manifest: &Manifest) -> (H
     let (host, events) = host(seed).await;
     host.dial(party.host.peer_id(), party.host.listen_addrs()).await.unwrap();
     let mut stream = host.open_stream(party.host.peer_id(), names::CHUNKS).await.unwrap();
-    ask(&mut stream, &Ask::Hello { version: manifest.version, manifest: manifest.id() }).await;
+    ask(&mut stream, &PullMessage::Hello { version: manifest.version, manifest: manifest.id() }).await;
     (host, events, stream)
 }
 
-pub(super) async fn ask(stream: &mut Stream, ask: &Ask) {
+pub(super) async fn ask(stream: &mut Stream, ask: &PullMessage) {
     say(stream, ask, &[]).await.unwrap();
 }
 
 /// Reads until the one who serves is done: the groups that came whole and right, and whether it refused.
 pub(super) async fn hear(stream: &mut Stream, manifest: &Manifest) -> (Vec<(PieceIndex, u32)>, bool) {
     let (mut came, mut trees) = (Vec::new(), std::collections::BTreeMap::new());
-    while let Ok(Some((answer, payload))) = read::<Answer>(stream).await {
+    while let Ok(Some((answer, payload))) = read::<ServeMessage>(stream).await {
         match answer {
-            Answer::Refused => return (came, true),
-            Answer::Have { .. } => {}
-            Answer::Group { piece, group, leaves } => {
+            ServeMessage::Refused => return (came, true),
+            ServeMessage::Have { .. } => {}
+            ServeMessage::Group { piece, group, leaves } => {
                 let named = manifest.piece(piece).unwrap();
                 let (tree, bytes) = payload.split_at(leaves as usize * 32);
                 if leaves > 0 {

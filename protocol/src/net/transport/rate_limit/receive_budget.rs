@@ -19,7 +19,7 @@ const GROUPS_AT_ONCE: u64 = 4;
 /// this one and in the one before. So nothing is asked for while it would be more than the cap lets through in a second, together with
 /// what has come within the last one and with what is still to come.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct ReceiveBudget {
     bucket: Bucket,
     /// Bytes on the wire, as all that follow: so many may come within a second.
     most: u64,
@@ -32,7 +32,7 @@ pub(super) struct Room {
     due: u64,
 }
 
-impl Room {
+impl ReceiveBudget {
     /// Under a cap in bytes a second. A fifth of the twentieth that may be above it is left to what nobody here counts.
     pub(super) fn new(cap: u64) -> Self {
         let group = GROUP_BYTES as u64;
@@ -168,7 +168,7 @@ mod tests {
 
     /// Asks for a group whenever there is room, `under_way` at most, each of which comes as much later as `delays` say in turn. When they came.
     fn arrivals(cap: u64, under_way: usize, delays: &[Duration], until: Duration) -> Vec<Duration> {
-        let (mut room, mut now) = (Room::new(cap), Duration::ZERO);
+        let (mut room, mut now) = (ReceiveBudget::new(cap), Duration::ZERO);
         let (mut coming, mut came) = (BTreeSet::new(), Vec::new());
         for (delay, number) in delays.iter().cycle().zip(0..) {
             loop {
@@ -229,8 +229,9 @@ mod tests {
 
     #[test]
     fn what_does_not_come_any_more_gives_its_room_back_and_what_was_cancelled_a_second_later() {
-        let begins = |room: &mut Room| room.begins(SECOND, group_on_the_wire()).saturating_sub(SECOND);
-        let mut room = Room::new(4 * group_on_the_wire());
+        let begins =
+            |room: &mut ReceiveBudget| room.begins(SECOND, group_on_the_wire()).saturating_sub(SECOND);
+        let mut room = ReceiveBudget::new(4 * group_on_the_wire());
         room.due = 4 * group_on_the_wire();
         // So many may not come within a second: only if nothing has come for one is it reckoned that they are late.
         room.came(SECOND, group_on_the_wire());
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_nobody_asked_for_takes_half_at_most() {
-        let mut room = Room::new(CAP);
+        let mut room = ReceiveBudget::new(CAP);
         room.came_unasked(SECOND, 10 * CAP);
         room.came(SECOND, group_on_the_wire());
         assert!(

@@ -4,7 +4,7 @@
 //! connections, and all that those hold may come within one second. So all who ask stand in one queue, and whoever is first waits until there
 //! is [room](super::receive_budget) for what it asks for.
 
-use super::receive_budget::{Room, group_on_the_wire};
+use super::receive_budget::{ReceiveBudget, group_on_the_wire};
 use super::wire_overhead::Framing;
 use super::{Pacing, Shared};
 use std::sync::{Mutex, MutexGuard as Held, PoisonError};
@@ -24,17 +24,17 @@ pub(super) struct Asking {
     /// The queue. Waiters are served in their order.
     first: tokio::sync::Mutex<()>,
     /// Under the cap on what is received.
-    room: Mutex<Room>,
+    room: Mutex<ReceiveBudget>,
 }
 
 impl Asking {
     pub(super) fn new(cap: Option<u64>) -> Self {
-        Self { first: tokio::sync::Mutex::default(), room: Mutex::new(Room::new(cap.unwrap_or(0))) }
+        Self { first: tokio::sync::Mutex::default(), room: Mutex::new(ReceiveBudget::new(cap.unwrap_or(0))) }
     }
 
     /// Goes over to another cap. What was taken at the old one is forgotten: a group may have taken hours.
     pub(super) fn restart(&self, cap: Option<u64>) {
-        *self.room() = Room::new(cap.unwrap_or(0));
+        *self.room() = ReceiveBudget::new(cap.unwrap_or(0));
     }
 
     /// Takes room for bytes on the wire that come unasked.
@@ -42,8 +42,8 @@ impl Asking {
         self.room().came_unasked(now, wire_bytes);
     }
 
-    pub(super) async fn turn<'a>(&'a self, shared: &'a Shared) -> Allowance<'a> {
-        let free = Allowance { shared, left: u64::MAX, place: None };
+    pub(super) async fn turn<'a>(&'a self, shared: &'a Shared) -> RequestPermit<'a> {
+        let free = RequestPermit { shared, left: u64::MAX, place: None };
         if shared.download.cap().is_none() {
             return free;
         }
@@ -56,20 +56,20 @@ impl Asking {
                 let left = u128::from(cap) * AT_ONCE.as_millis() / 1000;
                 let left = u64::try_from(left).unwrap_or(u64::MAX);
                 let place = Place { begun: now, first: true, _queue: place };
-                return Allowance { shared, left, place: Some(place) };
+                return RequestPermit { shared, left, place: Some(place) };
             }
             sleep_until((shared.start + due).min(Instant::now() + CAP_KNOWN_WITHIN)).await;
         }
     }
 
-    fn room(&self) -> Held<'_, Room> {
+    fn room(&self) -> Held<'_, ReceiveBudget> {
         // Its numbers are whole whatever their last user did.
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The right to ask for some bytes: a turn in the queue.
-pub(in crate::net) struct Allowance<'a> {
+pub(in crate::net) struct RequestPermit<'a> {
     shared: &'a Shared,
     /// Bytes on the wire.
     left: u64,
@@ -84,10 +84,10 @@ struct Place<'a> {
     _queue: MutexGuard<'a, ()>,
 }
 
-impl Allowance<'_> {
+impl RequestPermit<'_> {
     /// Takes room for `bytes` that are then asked for, and puts them down as `due`; false when they are too many for what is left of the
     /// turn. A turn always has room for the first, or what is longer than a turn would never be asked for.
-    pub(in crate::net) fn draw(&mut self, due: &mut Due, bytes: u64) -> bool {
+    pub(in crate::net) fn draw(&mut self, due: &mut OutstandingBytes, bytes: u64) -> bool {
         let Some(place) = &mut self.place else { return true };
         let bytes = wire_bytes(bytes);
         let mut room = self.shared.asking.room();
@@ -104,13 +104,13 @@ impl Allowance<'_> {
 
 /// What one neighbour was asked for under a cap, and may still send. It is given up when this is dropped.
 #[derive(Debug)]
-pub(in crate::net) struct Due {
+pub(in crate::net) struct OutstandingBytes {
     pacing: Pacing,
     /// Bytes on the wire.
     bytes: u64,
 }
 
-impl Due {
+impl OutstandingBytes {
     pub(super) fn new(pacing: Pacing) -> Self {
         Self { pacing, bytes: 0 }
     }
@@ -126,7 +126,7 @@ impl Due {
     }
 }
 
-impl Drop for Due {
+impl Drop for OutstandingBytes {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.pacing.shared.asking.room().given_up(self.bytes);

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Group, Hierarchies, Version, field};
-use crate::isolation::Limits;
+use super::{ControlGroup, Hierarchies, Version, field};
+use crate::isolation::RunLimits;
 
 const V1: &str = "30 25 0:26 / /groups/memory rw,relatime - cgroup cgroup rw,memory
 31 25 0:27 / /groups/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct
@@ -105,8 +105,8 @@ fn version_2_is_limited_and_counted_by_its_files() {
     write("memory.current", "0\n");
     write("cpu.stat", "usage_usec 1000\nuser_usec 900\n");
     write("memory.events", "low 0\noom 3\noom_kill 2\n");
-    let mut group = Group::open(Version::V2, [run.clone(), run.clone(), run.clone()]).unwrap();
-    group.begin(&Limits::run()).unwrap();
+    let mut group = ControlGroup::open(Version::V2, [run.clone(), run.clone(), run.clone()]).unwrap();
+    group.begin(&RunLimits::run()).unwrap();
     assert_eq!(fs::read_to_string(run.join("memory.max")).unwrap(), (256u64 << 20).to_string());
     assert_eq!(fs::read_to_string(run.join("memory.swap.max")).unwrap(), "0");
     assert_eq!(fs::read_to_string(run.join("pids.max")).unwrap(), "17");

@@ -21,25 +21,27 @@ pub(crate) fn zygote_message(kind: u8, body: &[u8]) {
     let send = || channel::send(&near, kind, body, fds).expect("the socket holds the message");
 
     send();
-    if let Ok(Some(order)) = Order::receive(&far) {
+    if let Ok(Some(order)) = ZygoteCommand::receive(&far) {
         match &order {
-            Order::Setup(setup) => send_setup(&near, setup),
-            Order::Run(task, fds) => send_task(&near, task, [fds[0].as_fd(), fds[1].as_fd(), fds[2].as_fd()]),
-            Order::Kill => send_kill(&near),
+            ZygoteCommand::Setup(setup) => send_setup(&near, setup),
+            ZygoteCommand::Run(task, fds) => {
+                send_task(&near, task, [fds[0].as_fd(), fds[1].as_fd(), fds[2].as_fd()])
+            }
+            ZygoteCommand::Kill => send_kill(&near),
         }
         .expect("the socket holds what it held before");
         same(
             &content_of_order(&order),
-            Order::receive(&far).map(|order| order.map(|it| content_of_order(&it))),
+            ZygoteCommand::receive(&far).map(|order| order.map(|it| content_of_order(&it))),
         );
     }
 
     send();
-    if let Ok(Some(said)) = Answer::receive(&far) {
+    if let Ok(Some(said)) = ZygoteReply::receive(&far) {
         answer(&near, &said).expect("the socket holds what it held before");
         same(
             &content_of_answer(&said),
-            Answer::receive(&far).map(|said| said.map(|it| content_of_answer(&it))),
+            ZygoteReply::receive(&far).map(|said| said.map(|it| content_of_answer(&it))),
         );
     }
 }
@@ -49,18 +51,18 @@ fn same<T: PartialEq + Debug>(sent: &T, received: io::Result<Option<T>>) {
 }
 
 /// All of an order but its descriptors, which have other numbers each time.
-fn content_of_order(order: &Order) -> (Option<Setup>, Option<Task>) {
+fn content_of_order(order: &ZygoteCommand) -> (Option<ZygoteSetup>, Option<PreparedJob>) {
     match order {
-        Order::Setup(setup) => (Some(setup.clone()), None),
-        Order::Run(task, _) => (None, Some(task.clone())),
-        Order::Kill => (None, None),
+        ZygoteCommand::Setup(setup) => (Some(setup.clone()), None),
+        ZygoteCommand::Run(task, _) => (None, Some(task.clone())),
+        ZygoteCommand::Kill => (None, None),
     }
 }
 
 /// All of an answer but its descriptor.
-fn content_of_answer(answer: &Answer) -> String {
+fn content_of_answer(answer: &ZygoteReply) -> String {
     match answer {
-        Answer::Work(_) => "work".to_owned(),
+        ZygoteReply::Work(_) => "work".to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -5,25 +5,25 @@ use std::os::fd::AsFd;
 
 use super::*;
 
-fn task() -> Task {
+fn task() -> PreparedJob {
     let texts = |texts: &[&str]| texts.iter().map(|text| CString::new(*text).unwrap()).collect::<Vec<_>>();
     let bind = Bind { source: "/host".into(), identity: (1, u64::MAX), target: "/inside".into() };
     let file = File { name: "a/b".into(), executable: true, bytes: vec![0, 255, 7] };
-    Task {
+    PreparedJob {
         program: CString::new("/bin/true").unwrap(),
         args: texts(&["/bin/true", "", "x"]),
         env: texts(&["A=b"]),
         mounts: vec![bind],
         files: vec![file],
         collects: true,
-        limits: Limits::compile(),
+        limits: RunLimits::compile(),
     }
 }
 
 #[test]
 fn orders_arrive_with_their_descriptors() {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let setup = Setup {
+    let setup = ZygoteSetup {
         user_namespace: true,
         user: 7,
         join: vec!["/a/tasks".into(), "/b/tasks".into()],
@@ -42,12 +42,16 @@ fn orders_arrive_with_their_descriptors() {
             send_task(&ours, &large, [null.as_fd(); 3]).unwrap();
             send_kill(&ours).unwrap();
         });
-        assert!(matches!(Order::receive(&theirs).unwrap(), Some(Order::Setup(got)) if got == setup));
-        assert!(matches!(Order::receive(&theirs).unwrap(), Some(Order::Run(got, _)) if got == large));
-        assert!(matches!(Order::receive(&theirs).unwrap(), Some(Order::Kill)));
+        assert!(
+            matches!(ZygoteCommand::receive(&theirs).unwrap(), Some(ZygoteCommand::Setup(got)) if got == setup)
+        );
+        assert!(
+            matches!(ZygoteCommand::receive(&theirs).unwrap(), Some(ZygoteCommand::Run(got, _)) if got == large)
+        );
+        assert!(matches!(ZygoteCommand::receive(&theirs).unwrap(), Some(ZygoteCommand::Kill)));
     });
     drop(ours);
-    assert!(Order::receive(&theirs).unwrap().is_none());
+    assert!(ZygoteCommand::receive(&theirs).unwrap().is_none());
 }
 
 #[test]
@@ -55,20 +59,20 @@ fn answers_arrive_from_several_senders() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let time = Duration::from_micros(1234);
     let exit = Exit { status: -3, wall: time, cpu: time * 2, resident: 5 };
-    let failure = Failure { stage: Stage::Seccomp, errno: 22 };
-    answer(&ours, &Answer::Exited(exit)).unwrap();
+    let failure = StageFailure { stage: Stage::Seccomp, errno: 22 };
+    answer(&ours, &ZygoteReply::Exited(exit)).unwrap();
     answer_failure(ours.as_fd(), failure).unwrap();
-    answer(&ours, &Answer::Work(std::fs::File::open("/dev/null").unwrap().into())).unwrap();
-    answer(&ours, &Answer::Ready { proc: true }).unwrap();
-    answer(&ours, &Answer::Born(9)).unwrap();
-    answer(&ours, &Answer::Over).unwrap();
-    let next = || Answer::receive(&theirs).unwrap().unwrap();
-    assert!(matches!(next(), Answer::Exited(got) if got == exit));
-    assert!(matches!(next(), Answer::Failed(got) if got == failure));
-    assert!(matches!(next(), Answer::Work(_)));
-    assert!(matches!(next(), Answer::Ready { proc: true }));
-    assert!(matches!(next(), Answer::Born(9)));
-    assert!(matches!(next(), Answer::Over));
+    answer(&ours, &ZygoteReply::Work(std::fs::File::open("/dev/null").unwrap().into())).unwrap();
+    answer(&ours, &ZygoteReply::Ready { proc: true }).unwrap();
+    answer(&ours, &ZygoteReply::Born(9)).unwrap();
+    answer(&ours, &ZygoteReply::Over).unwrap();
+    let next = || ZygoteReply::receive(&theirs).unwrap().unwrap();
+    assert!(matches!(next(), ZygoteReply::Exited(got) if got == exit));
+    assert!(matches!(next(), ZygoteReply::Failed(got) if got == failure));
+    assert!(matches!(next(), ZygoteReply::Work(_)));
+    assert!(matches!(next(), ZygoteReply::Ready { proc: true }));
+    assert!(matches!(next(), ZygoteReply::Born(9)));
+    assert!(matches!(next(), ZygoteReply::Over));
 }
 
 #[test]
@@ -79,18 +83,18 @@ fn cut_and_foreign_messages_are_refused() {
     let whole = channel::receive(&theirs).unwrap().unwrap().body;
     for length in 0..whole.len() {
         channel::send(&ours, RUN, &whole[..length], &[null.as_fd(); 3]).unwrap();
-        assert!(Order::receive(&theirs).is_err(), "{length}");
+        assert!(ZygoteCommand::receive(&theirs).is_err(), "{length}");
     }
     // Descriptors are missing, the kind is unknown, the stage is.
     channel::send(&ours, RUN, &whole, &[]).unwrap();
-    assert!(Order::receive(&theirs).is_err());
+    assert!(ZygoteCommand::receive(&theirs).is_err());
     channel::send(&ours, 99, &[], &[]).unwrap();
-    assert!(Answer::receive(&theirs).is_err());
+    assert!(ZygoteReply::receive(&theirs).is_err());
     channel::send(&ours, FAILED, &[200; 16], &[]).unwrap();
-    assert!(Answer::receive(&theirs).is_err());
+    assert!(ZygoteReply::receive(&theirs).is_err());
     // A length that nothing has.
     ours.write_all(&[OVER, 255, 255, 255, 255, 255, 255, 255, 255]).unwrap();
-    assert!(Answer::receive(&theirs).is_err());
+    assert!(ZygoteReply::receive(&theirs).is_err());
 }
 
 #[test]

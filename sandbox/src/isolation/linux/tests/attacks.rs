@@ -3,19 +3,19 @@
 use std::time::{Duration, Instant};
 
 use super::support::{Run, attack, has_groups, limits, sandbox, shell, text};
-use crate::isolation::{Bound, End, Limits, Outcome};
+use crate::isolation::{End, LimitEnforcer, RunLimits, RunOutcome};
 
-fn exits(outcome: &Outcome, said: &str) {
+fn exits(outcome: &RunOutcome, said: &str) {
     assert_eq!((outcome.end, text(outcome).as_str()), (End::Exited(0), said), "{outcome:?}");
 }
 
 /// Ended by a limit: bombs do not end themselves. Each fork that fails takes memory of the kernel for a moment.
-fn goes_out(outcome: &Outcome) {
+fn goes_out(outcome: &RunOutcome) {
     assert!(matches!(outcome.end, End::CpuLimit | End::WallLimit | End::MemoryLimit), "{outcome:?}");
 }
 
 /// Ended by a limit on time.
-fn out_of_time(outcome: &Outcome) {
+fn out_of_time(outcome: &RunOutcome) {
     assert!(matches!(outcome.end, End::CpuLimit | End::WallLimit), "{outcome:?}");
 }
 
@@ -63,7 +63,7 @@ fn memory_of_every_kind_is_counted() {
 
 #[test]
 fn the_scratch_directory_is_small_and_all_there_is() {
-    let limits = Limits { scratch: 4 << 20, ..limits() };
+    let limits = RunLimits { scratch: 4 << 20, ..limits() };
     let run = |mode| Run { limits: Some(limits), ..Run::default() }.attack(&[mode]);
     let filled = run("fill");
     let (written, why) = text(&filled)
@@ -204,7 +204,7 @@ fn output_is_bounded_and_exact() {
     let input = vec![b'x'; 4 << 20];
     let run = |args: &[&str]| Run { stdin: &input, ..Run::default() }.attack(args);
     exits(&run(&["deaf"]), "");
-    let patient = Limits { wall: Duration::from_secs(20), ..limits().with_cpu(Duration::from_secs(20)) };
+    let patient = RunLimits { wall: Duration::from_secs(20), ..limits().with_cpu(Duration::from_secs(20)) };
     let counted =
         Run { stdin: &input, limits: Some(patient), ..Run::default() }.program("/usr/bin/wc", &["-c"]);
     exits(&counted, "4194304\n");
@@ -217,7 +217,7 @@ fn time_is_that_of_the_tree() {
     let started = Instant::now();
     assert_eq!(attack(&["sleep"]).end, End::WallLimit);
     assert!(started.elapsed() >= limits().wall);
-    let patient = Limits { wall: Duration::from_secs(20), ..limits() };
+    let patient = RunLimits { wall: Duration::from_secs(20), ..limits() };
     for mode in ["relay", "unwaited", "ignore"] {
         let outcome = Run { limits: Some(patient), ..Run::default() }.attack(&[mode]);
         assert_eq!(outcome.end, End::CpuLimit, "{mode}: {outcome:?}");
@@ -250,5 +250,5 @@ fn runs_at_once_see_nothing_of_each_other() {
 fn the_report_says_what_enforces() {
     let report = sandbox().report();
     assert!(report.landlock_abi >= 1);
-    assert_eq!(report.memory == Bound::Rlimits, report.cpu == Bound::Rlimits);
+    assert_eq!(report.memory == LimitEnforcer::Rlimits, report.cpu == LimitEnforcer::Rlimits);
 }

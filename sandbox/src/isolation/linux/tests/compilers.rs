@@ -6,27 +6,27 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::support::{Run, find, has_groups};
-use crate::isolation::{End, Limits, Mount, Outcome, Placed, Source, bombs};
+use crate::isolation::{End, Mount, MountSource, Placed, RunLimits, RunOutcome, bombs};
 
 /// Compiles a file inside.
-fn compile(name: &str, source: &str, program: &Path, args: &[&str], mounts: &[Mount<'_>]) -> Outcome {
+fn compile(name: &str, source: &str, program: &Path, args: &[&str], mounts: &[Mount<'_>]) -> RunOutcome {
     let environment = [("TMPDIR", "/work"), ("PATH", "/usr/bin")];
     let env = environment.map(|(name, value)| (OsString::from(name), OsString::from(value))).into();
     let files = vec![Placed { name, bytes: source.as_bytes(), executable: false }];
     // Short, so that bombs go off soon; honest programs below are small.
-    let limits = Limits::compile().with_cpu(Duration::from_secs(5));
+    let limits = RunLimits::compile().with_cpu(Duration::from_secs(5));
     let run = Run { env, mounts, files, limits: Some(limits), ..Run::default() };
     run.program(program.to_str().unwrap(), args)
 }
 
-fn cpp(source: &str) -> Outcome {
+fn cpp(source: &str) -> RunOutcome {
     let program = find("g++");
     assert!(program.starts_with("/usr/bin"), "these tests need g++ in /usr/bin, not {}", program.display());
     compile("main.cpp", source, &program, &["-O1", "-o", "main", "main.cpp"], &[])
 }
 
 /// It ended without success, and said nothing of the host.
-fn fails(name: &str, outcome: &Outcome) {
+fn fails(name: &str, outcome: &RunOutcome) {
     assert_ne!(outcome.end, End::Exited(0), "{name}: {outcome:?}");
     let said = [&outcome.stdout[..], &outcome.stderr[..]].concat();
     assert!(!String::from_utf8_lossy(&said).contains("root:"), "{name}: {outcome:?}");
@@ -43,7 +43,7 @@ fn compile_bombs_go_out() {
     for (name, source) in bombs::cpp() {
         let outcome = cpp(&source);
         fails(name, &outcome);
-        assert!(outcome.stderr.len() as u64 <= Limits::compile().stderr, "{name}");
+        assert!(outcome.stderr.len() as u64 <= RunLimits::compile().stderr, "{name}");
     }
     let doubled =
         "#define A(x) x x x x x x x x x x\n#define B(x) A(A(A(A(A(A(A(x)))))))\nint main() { B(B(y;)) }";
@@ -59,7 +59,7 @@ fn compile_bombs_go_out() {
 fn rust_includes_nothing_of_the_host() {
     let sysroot = Command::new(find("rustc")).args(["--print", "sysroot"]).output().unwrap();
     let sysroot = PathBuf::from(String::from_utf8(sysroot.stdout).unwrap().trim());
-    let mounts = [Mount { source: Source::Path(&sysroot), target: Path::new("/toolchain") }];
+    let mounts = [Mount { source: MountSource::Path(&sysroot), target: Path::new("/toolchain") }];
     let rust = |source: &str| {
         compile("main.rs", source, Path::new("/toolchain/bin/rustc"), &["-O", "main.rs"], &mounts)
     };

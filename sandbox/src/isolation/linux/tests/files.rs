@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use super::support::{Run, limits, sandbox, shell, text};
-use crate::isolation::{Collect, Collected, End, IsolateError, Job, Limits, Mount, Placed, Source};
+use crate::isolation::{Collect, Collected, End, IsolateError, Job, Mount, MountSource, Placed, RunLimits};
 
 #[test]
 fn links_and_devices_are_not_collected() {
@@ -55,8 +55,8 @@ fn placed_files_and_mounts_are_there_and_mounts_stay_as_they_are() {
     open_to_all(dir.path());
     let (open, single) = (File::open(dir.path()).unwrap(), dir.path().join("input"));
     let mounts = [
-        Mount { source: Source::Open(&open), target: Path::new("/data/tests") },
-        Mount { source: Source::Path(&single), target: Path::new("/data/single") },
+        Mount { source: MountSource::Open(&open), target: Path::new("/data/tests") },
+        Mount { source: MountSource::Path(&single), target: Path::new("/data/single") },
     ];
     let files = vec![
         Placed {
@@ -140,15 +140,15 @@ fn malformed_jobs_are_refused_before_anything_runs() {
         refused(Job { collect: &[Collect { name, limit: 1 }], ..good });
     }
     for target in ["/", "/work/x", "/usr", "/usr/bin/x", "/dev", "/proc/1", "relative", "/a/../usr"] {
-        let mount = Mount { source: Source::Path(Path::new("/etc")), target: Path::new(target) };
+        let mount = Mount { source: MountSource::Path(Path::new("/etc")), target: Path::new(target) };
         refused(Job { mounts: &[mount], ..good });
     }
     let nested = ["/a", "/a/b"]
-        .map(|target| Mount { source: Source::Path(Path::new("/etc")), target: Path::new(target) });
+        .map(|target| Mount { source: MountSource::Path(Path::new("/etc")), target: Path::new(target) });
     refused(Job { mounts: &nested, ..good });
     refused(Job { args: &[OsString::from("nul\0")], ..good });
     refused(Job { env: &[(OsString::from("a=b"), OsString::new())], ..good });
     let large = vec![0; 1 << 20];
-    let limits = Limits { scratch: 1 << 10, ..good.limits };
+    let limits = RunLimits { scratch: 1 << 10, ..good.limits };
     refused(Job { files: &[Placed { name: "large", bytes: &large, executable: false }], limits, ..good });
 }

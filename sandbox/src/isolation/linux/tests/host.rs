@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::super::cgroups::Hierarchies;
 use super::support::{Run, alone, limits, sandbox, shell, text};
-use crate::isolation::{End, IsolateError, Job, Limits, Requirements, Sandbox};
+use crate::isolation::{End, IsolateError, Job, Requirements, RunLimits, Sandbox};
 
 #[test]
 fn many_threads_run_at_once() {
@@ -14,7 +14,7 @@ fn many_threads_run_at_once() {
         let threads = (0..8).map(|number| {
             scope.spawn(move || {
                 let limits =
-                    Limits { wall: Duration::from_secs(20), ..limits().with_cpu(Duration::from_secs(5)) };
+                    RunLimits { wall: Duration::from_secs(20), ..limits().with_cpu(Duration::from_secs(5)) };
                 let script = format!("sleep 0.2; echo {number}");
                 (0..3)
                     .map(|_| {
@@ -99,7 +99,7 @@ fn a_host_that_is_killed_leaves_nothing_behind() {
     if std::env::var_os(INNER).is_some() {
         sandbox();
         println!("ready");
-        let long = Limits { wall: Duration::from_secs(60), ..limits() };
+        let long = RunLimits { wall: Duration::from_secs(60), ..limits() };
         Run { limits: Some(long), ..Run::default() }.program("/bin/sleep", &["50"]);
         return;
     }
@@ -136,7 +136,7 @@ fn a_host_that_is_killed_leaves_nothing_behind() {
 #[test]
 fn a_run_after_a_broken_one_is_whole() {
     for _ in 0..6 {
-        let hog = Run { limits: Some(Limits { memory: 8 << 20, ..limits() }), ..Run::default() };
+        let hog = Run { limits: Some(RunLimits { memory: 8 << 20, ..limits() }), ..Run::default() };
         hog.program("/bin/sh", &["-c", "x=xxxxxxxxxxxxxxxx; while :; do x=$x$x; done"]);
         let next = shell("echo whole");
         assert_eq!((next.end, text(&next).as_str()), (End::Exited(0), "whole\n"));

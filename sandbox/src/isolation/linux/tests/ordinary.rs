@@ -8,7 +8,7 @@ use std::time::Duration;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::support::{Run, attack, limits, sandbox, shell, text};
-use crate::isolation::{Bound, End, Limits, Requirements, Sandbox};
+use crate::isolation::{End, LimitEnforcer, Requirements, RunLimits, Sandbox};
 
 /// The user that nothing belongs to.
 const NOBODY: u32 = 65534;
@@ -72,7 +72,7 @@ fn again(filter: Option<BpfProgram>) {
 fn as_ordinary_user() {
     let report = sandbox().report();
     assert!(report.user_namespace);
-    if report.memory == Bound::Rlimits {
+    if report.memory == LimitEnforcer::Rlimits {
         // Less than what is asked for by default, so that it is refused.
         let unfit = Sandbox::open(&Requirements::default()).unwrap_err();
         assert_eq!(unfit.lacks.len(), 1, "{unfit}");
@@ -90,13 +90,13 @@ fn as_ordinary_user() {
     assert_eq!(attack(&["call", &libc::SYS_mount.to_string()]).end, End::Signalled(libc::SIGSYS));
     assert_eq!(attack(&["stop"]).end, End::WallLimit);
     // On a busy machine the clock would be first.
-    let patient = Limits { wall: Duration::from_secs(20), ..limits() };
+    let patient = RunLimits { wall: Duration::from_secs(20), ..limits() };
     assert_eq!(Run { limits: Some(patient), ..Run::default() }.attack(&["relay"]).end, End::CpuLimit);
     assert_eq!(attack(&["daemon"]).end, End::Exited(0));
     assert_ne!(attack(&["malloc"]).end, End::Exited(0));
     let bomb = attack(&["fork_bomb"]);
     assert!(matches!(bomb.end, End::CpuLimit | End::WallLimit), "{bomb:?}");
-    if report.memory == Bound::Rlimits {
+    if report.memory == LimitEnforcer::Rlimits {
         // Memory outside of the address space would be bounded by nothing.
         assert_eq!(text(&attack(&["call", &libc::SYS_memfd_create.to_string()])), "ENOSYS\n");
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::isolation::{Collect, Job, Limits, Mount, Outcome, Placed, Requirements, Sandbox};
+use crate::isolation::{Collect, Job, Mount, Placed, Requirements, RunLimits, RunOutcome, Sandbox};
 
 /// How much later than its limit a run may be over.
 const CLEAN_UP: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ pub(super) fn sandbox() -> &'static Sandbox {
 
 /// Whether control groups bound and count here.
 pub(super) fn has_groups() -> bool {
-    sandbox().report().memory != crate::isolation::Bound::Rlimits
+    sandbox().report().memory != crate::isolation::LimitEnforcer::Rlimits
 }
 
 /// The program of `attacks.c`.
@@ -41,9 +41,9 @@ pub(super) fn attacks() -> &'static [u8] {
 }
 
 /// Small limits, so that tests are short.
-pub(super) fn limits() -> Limits {
-    let base = Limits { memory: 64 << 20, stdout: 64 << 10, ..Limits::run() };
-    Limits { wall: Duration::from_secs(2), ..base.with_cpu(Duration::from_millis(300)) }
+pub(super) fn limits() -> RunLimits {
+    let base = RunLimits { memory: 64 << 20, stdout: 64 << 10, ..RunLimits::run() };
+    RunLimits { wall: Duration::from_secs(2), ..base.with_cpu(Duration::from_millis(300)) }
 }
 
 /// A run with something around it.
@@ -54,18 +54,18 @@ pub(super) struct Run<'a> {
     pub(super) mounts: &'a [Mount<'a>],
     pub(super) files: Vec<Placed<'a>>,
     pub(super) collect: &'a [Collect<'a>],
-    pub(super) limits: Option<Limits>,
+    pub(super) limits: Option<RunLimits>,
 }
 
 impl Run<'_> {
     /// Runs `attacks` in one of its modes.
-    pub(super) fn attack(mut self, args: &[&str]) -> Outcome {
+    pub(super) fn attack(mut self, args: &[&str]) -> RunOutcome {
         self.files.push(Placed { name: "attacks", bytes: attacks(), executable: true });
         self.program("/work/attacks", args)
     }
 
     /// Runs a program, and sees that it is over in time.
-    pub(super) fn program(self, program: &str, args: &[&str]) -> Outcome {
+    pub(super) fn program(self, program: &str, args: &[&str]) -> RunOutcome {
         let limits = self.limits.unwrap_or_else(limits);
         let args = args.iter().map(OsString::from).collect::<Vec<_>>();
         let job = Job {
@@ -87,17 +87,17 @@ impl Run<'_> {
 }
 
 /// Runs `attacks` in one of its modes with small limits.
-pub(super) fn attack(args: &[&str]) -> Outcome {
+pub(super) fn attack(args: &[&str]) -> RunOutcome {
     Run::default().attack(args)
 }
 
 /// Runs a shell script with small limits.
-pub(super) fn shell(script: &str) -> Outcome {
+pub(super) fn shell(script: &str) -> RunOutcome {
     Run::default().program("/bin/sh", &["-c", script])
 }
 
 /// What a run wrote.
-pub(super) fn text(outcome: &Outcome) -> String {
+pub(super) fn text(outcome: &RunOutcome) -> String {
     String::from_utf8_lossy(&outcome.stdout).into_owned()
 }
 

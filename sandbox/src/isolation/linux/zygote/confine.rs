@@ -9,7 +9,7 @@ use rustix::thread::{
     set_capabilities,
 };
 
-use super::super::failure_stage::{At, Failure, Stage};
+use super::super::failure_stage::{At, Stage, StageFailure};
 use crate::isolation::WORK;
 
 /// The version of Landlock that the rules are written for. Of an older one, what it knows is used.
@@ -19,7 +19,7 @@ const RULES: ABI = ABI::V6;
 const CAPABILITIES: u32 = 64;
 
 /// Makes sure that no program started from here gains a capability, whatever it executes.
-pub(super) fn drop_bounding_set() -> Result<(), Failure> {
+pub(super) fn drop_bounding_set() -> Result<(), StageFailure> {
     for number in 0..CAPABILITIES {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
             Ok(()) => {}
@@ -32,7 +32,7 @@ pub(super) fn drop_bounding_set() -> Result<(), Failure> {
 }
 
 /// Drops all capabilities but these.
-pub(super) fn keep_capabilities(kept: CapabilitySet) -> Result<(), Failure> {
+pub(super) fn keep_capabilities(kept: CapabilitySet) -> Result<(), StageFailure> {
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: none };
     set_capabilities(None, sets).at(Stage::Capabilities)
@@ -40,7 +40,7 @@ pub(super) fn keep_capabilities(kept: CapabilitySet) -> Result<(), Failure> {
 
 /// Forbids this process and its children all files but those of the root, to be read and executed, and `/work`; all
 /// TCP; and signals and abstract sockets to the outside.
-pub(super) fn landlock() -> Result<(), Failure> {
+pub(super) fn landlock() -> Result<(), StageFailure> {
     let confine = || -> Result<RulesetStatus, RulesetError> {
         let status = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
@@ -58,7 +58,7 @@ pub(super) fn landlock() -> Result<(), Failure> {
     };
     match confine() {
         Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => Ok(()),
-        Ok(RulesetStatus::NotEnforced) => Err(Failure { stage: Stage::Landlock, errno: libc::ENOSYS }),
-        Err(_) => Err(Failure { stage: Stage::Landlock, errno: libc::ENOSYS }),
+        Ok(RulesetStatus::NotEnforced) => Err(StageFailure { stage: Stage::Landlock, errno: libc::ENOSYS }),
+        Err(_) => Err(StageFailure { stage: Stage::Landlock, errno: libc::ENOSYS }),
     }
 }

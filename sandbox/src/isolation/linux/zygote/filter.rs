@@ -15,8 +15,8 @@ use seccompiler::{
     TargetArch,
 };
 
-use self::search::Verdict;
-use super::super::failure_stage::{Failure, Stage};
+use self::search::SyscallAction;
+use super::super::failure_stage::{Stage, StageFailure};
 
 /// What a call that is not allowed gets.
 const REFUSED: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
@@ -72,7 +72,7 @@ const ITSELF: u64 = 0;
 const FIRST_PROCESS: u64 = 1;
 
 /// Compiles the filter. Without a control group a program gets no memory outside of its address space.
-pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, Failure> {
+pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, StageFailure> {
     let inspected = || -> Result<_, seccompiler::BackendError> {
         let arch = TargetArch::try_from(std::env::consts::ARCH)?;
         let mut rules = inspected()?;
@@ -83,19 +83,22 @@ pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, Failure> {
         let list = SeccompFilter::new(rules, REFUSED, SeccompAction::Allow, arch)?;
         Ok((BpfProgram::try_from(list)?, numbers))
     };
-    let unknown = Failure { stage: Stage::Seccomp, errno: libc::ENOSYS };
+    let unknown = StageFailure { stage: Stage::Seccomp, errno: libc::ENOSYS };
     let (list, numbers) = inspected().map_err(|_| unknown)?;
     let architecture = search::OURS.ok_or(unknown)?;
-    let verdicts =
-        [(calls::ALLOWED, Verdict::Allow), (calls::ATTACKS, Verdict::Kill), (&numbers, Verdict::Inspect)];
+    let verdicts = [
+        (calls::ALLOWED, SyscallAction::Allow),
+        (calls::ATTACKS, SyscallAction::Kill),
+        (&numbers, SyscallAction::Inspect),
+    ];
     let verdicts =
         verdicts.iter().flat_map(|(calls, verdict)| calls.iter().map(|call| (*call as u32, *verdict)));
     Ok(search::before(list, architecture, &verdicts.collect()))
 }
 
 /// Filters this process and what it becomes.
-pub(super) fn apply(filter: &BpfProgram) -> Result<(), Failure> {
-    seccompiler::apply_filter(filter).map_err(|_| Failure { stage: Stage::Seccomp, errno: libc::EINVAL })
+pub(super) fn apply(filter: &BpfProgram) -> Result<(), StageFailure> {
+    seccompiler::apply_filter(filter).map_err(|_| StageFailure { stage: Stage::Seccomp, errno: libc::EINVAL })
 }
 
 /// The calls that are allowed with some arguments alone. The kernel takes the lower half of these

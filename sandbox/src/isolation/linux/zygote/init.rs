@@ -11,8 +11,8 @@ use rustix::process::{
 };
 use rustix::thread::CapabilitySet;
 
-use super::super::failure_stage::{At, Failure, Stage};
-use super::super::message::{Answer, Exit, Task, answer};
+use super::super::failure_stage::{At, Stage, StageFailure};
+use super::super::message::{Exit, PreparedJob, ZygoteReply, answer};
 use super::mounts::{self, Detached};
 use super::{Zygote, confine, program, unshare};
 
@@ -23,13 +23,13 @@ const HOST_NAME: &[u8] = b"sandbox";
 pub(super) fn live(
     zygote: &Zygote,
     root: BorrowedFd<'_>,
-    task: &Task,
+    task: &PreparedJob,
     binds: Vec<Detached>,
     stdio: [OwnedFd; 3],
 ) -> ! {
     let said = match run(zygote, root, task, binds, stdio) {
-        Ok(exit) => Answer::Exited(exit),
-        Err(failure) => Answer::Failed(failure),
+        Ok(exit) => ZygoteReply::Exited(exit),
+        Err(failure) => ZygoteReply::Failed(failure),
     };
     // When the host is gone, nobody needs to know.
     answer(&zygote.channel, &said).ok();
@@ -41,16 +41,16 @@ pub(super) fn live(
 fn run(
     zygote: &Zygote,
     root: BorrowedFd<'_>,
-    task: &Task,
+    task: &PreparedJob,
     binds: Vec<Detached>,
     stdio: [OwnedFd; 3],
-) -> Result<Exit, Failure> {
+) -> Result<Exit, StageFailure> {
     // The kernel kills this process, and with it the run, when the zygote ends in whatever way.
     set_parent_process_death_signal(Some(Signal::KILL)).at(Stage::PidNamespace)?;
     // Unless it had ended before.
     let mut zygote_ended = [PollFd::new(&zygote.itself, PollFlags::IN)];
     if poll(&mut zygote_ended, Some(&Timespec::default())).at(Stage::PidNamespace)? > 0 {
-        return Err(Failure { stage: Stage::PidNamespace, errno: libc::ESRCH });
+        return Err(StageFailure { stage: Stage::PidNamespace, errno: libc::ESRCH });
     }
     for group in &zygote.join {
         rustix::io::write(group, b"0").at(Stage::JoinGroup)?;
@@ -70,7 +70,7 @@ fn run(
     let work = mounts::scratch(task.limits.scratch, user)?;
     binds.iter().try_for_each(Detached::attach)?;
     if task.collects {
-        answer(&zygote.channel, &Answer::Work(work)).at(Stage::Channel)?;
+        answer(&zygote.channel, &ZygoteReply::Work(work)).at(Stage::Channel)?;
     }
     let starting = CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID;
     confine::keep_capabilities(starting)?;
@@ -97,7 +97,7 @@ fn run(
 
 /// Kills and reaps all that the program left behind. The kernel signals every process at once, so
 /// that none escapes by forking.
-fn end_all() -> Result<(), Failure> {
+fn end_all() -> Result<(), StageFailure> {
     kill_all();
     loop {
         match wait(WaitOptions::empty()) {

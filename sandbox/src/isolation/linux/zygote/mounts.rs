@@ -11,7 +11,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-use super::super::failure_stage::{At, Failure, Stage};
+use super::super::failure_stage::{At, Stage, StageFailure};
 use super::super::message::Bind;
 use crate::isolation::WORK;
 
@@ -31,11 +31,11 @@ pub(super) struct Detached {
 }
 
 /// Takes a copy of what a job sees out of the host's mounts.
-pub(super) fn open(bind: &Bind) -> Result<Detached, Failure> {
+pub(super) fn open(bind: &Bind) -> Result<Detached, StageFailure> {
     let mount = copy(&bind.source).at(Stage::JobMount)?;
     let found = fstat(&mount).at(Stage::JobMount)?;
     if bind.identity != (0, 0) && bind.identity != (found.st_dev, found.st_ino) {
-        return Err(Failure { stage: Stage::JobMount, errno: libc::ESTALE });
+        return Err(StageFailure { stage: Stage::JobMount, errno: libc::ESTALE });
     }
     let directory = found.st_mode & libc::S_IFMT == libc::S_IFDIR;
     Ok(Detached { mount, target: bind.target.clone(), directory })
@@ -43,13 +43,13 @@ pub(super) fn open(bind: &Bind) -> Result<Detached, Failure> {
 
 impl Detached {
     /// Puts the mount into its place.
-    pub(super) fn attach(&self) -> Result<(), Failure> {
+    pub(super) fn attach(&self) -> Result<(), StageFailure> {
         attach(self.mount.as_fd(), CWD, &self.target).at(Stage::JobMount)
     }
 }
 
 /// Moves into a prepared root, as its only view of the file system.
-pub(super) fn enter(root: BorrowedFd<'_>) -> Result<(), Failure> {
+pub(super) fn enter(root: BorrowedFd<'_>) -> Result<(), StageFailure> {
     // SAFETY: the process has one thread; its root and working directory become those of the namespace.
     match unsafe { libc::setns(root.as_raw_fd(), libc::CLONE_NEWNS) } {
         0 => Ok(()),
@@ -58,7 +58,7 @@ pub(super) fn enter(root: BorrowedFd<'_>) -> Result<(), Failure> {
 }
 
 /// Mounts the writable directory of a run, and returns it.
-pub(super) fn scratch(bytes: u64, user: u32) -> Result<OwnedFd, Failure> {
+pub(super) fn scratch(bytes: u64, user: u32) -> Result<OwnedFd, StageFailure> {
     let options = [
         ("size", bytes.to_string()),
         ("nr_inodes", MAX_INODES.to_string()),
@@ -76,7 +76,7 @@ pub(super) fn scratch(bytes: u64, user: u32) -> Result<OwnedFd, Failure> {
 ///
 /// It is made while the host's mounts are still in view: an ordinary user gets one only beside a `/proc` that hides no
 /// more than the new one does.
-pub(super) fn proc() -> Result<Detached, Failure> {
+pub(super) fn proc() -> Result<Detached, StageFailure> {
     let options = [("subset", "pid".to_owned()), ("hidepid", "invisible".to_owned())];
     let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
         | MountAttrFlags::MOUNT_ATTR_NOSUID

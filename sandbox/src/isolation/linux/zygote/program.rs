@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
-use super::super::failure_stage::{At, Failure, Stage};
-use super::super::message::{Task, answer_failure};
+use super::super::failure_stage::{At, Stage, StageFailure};
+use super::super::message::{PreparedJob, answer_failure};
 use super::{Zygote, confine, filter};
 use crate::isolation::WORK;
 
@@ -26,7 +26,7 @@ const PROGRAM_STACK_BYTES: u64 = 64 << 20;
 const STACKS: u64 = 16;
 
 /// Starts the program and returns its process. It is a program by then, or has said what failed.
-pub(super) fn start(zygote: &Zygote, task: &Task, stdio: [OwnedFd; 3]) -> Result<Pid, Failure> {
+pub(super) fn start(zygote: &Zygote, task: &PreparedJob, stdio: [OwnedFd; 3]) -> Result<Pid, StageFailure> {
     let pointers = |texts: &[CString]| {
         texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect::<Vec<*const c_char>>()
     };
@@ -46,7 +46,7 @@ pub(super) fn start(zygote: &Zygote, task: &Task, stdio: [OwnedFd; 3]) -> Result
 /// What the child needs.
 struct Birth<'a> {
     zygote: &'a Zygote,
-    task: &'a Task,
+    task: &'a PreparedJob,
     stdio: [OwnedFd; 3],
     args: Vec<*const c_char>,
     env: Vec<*const c_char>,
@@ -63,20 +63,20 @@ extern "C" fn be_born(birth: *mut c_void) -> libc::c_int {
 
 impl Birth<'_> {
     /// Returns only when something fails.
-    fn steps(&self) -> Failure {
+    fn steps(&self) -> StageFailure {
         if let Err(failure) = self.prepare() {
             return failure;
         }
         // SAFETY: the program's path is a C string, and both lists hold C strings of the task and end with a null
         // pointer.
         unsafe { libc::execve(self.task.program.as_ptr(), self.args.as_ptr(), self.env.as_ptr()) };
-        Failure {
+        StageFailure {
             stage: Stage::Exec,
             errno: std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
         }
     }
 
-    fn prepare(&self) -> Result<(), Failure> {
+    fn prepare(&self) -> Result<(), StageFailure> {
         rustix::process::setsid().at(Stage::Identity)?;
         self.become_user()?;
         std::env::set_current_dir(WORK).at(Stage::Place)?;
@@ -95,7 +95,7 @@ impl Birth<'_> {
     }
 
     /// Becomes the program's user, without any capability.
-    fn become_user(&self) -> Result<(), Failure> {
+    fn become_user(&self) -> Result<(), StageFailure> {
         let setup = &self.zygote.setup;
         if !setup.user_namespace {
             // SAFETY: raw numbers, as the kernel takes them; this process has one thread.
@@ -111,7 +111,7 @@ impl Birth<'_> {
         confine::keep_capabilities(CapabilitySet::empty())
     }
 
-    fn place(&self) -> Result<(), Failure> {
+    fn place(&self) -> Result<(), StageFailure> {
         for file in &self.task.files {
             if let Some(parent) = file.name.parent().filter(|parent| *parent != Path::new("")) {
                 fs::create_dir_all(parent).at(Stage::Place)?;
@@ -126,7 +126,7 @@ impl Birth<'_> {
         Ok(())
     }
 
-    fn limit(&self) -> Result<(), Failure> {
+    fn limit(&self) -> Result<(), StageFailure> {
         let limits = &self.task.limits;
         // The sum over the tree is watched from outside; these stop a single process should nobody watch.
         let cpu = limits.cpu.as_secs() + 2;

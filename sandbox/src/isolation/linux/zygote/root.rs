@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat, symlinka
 use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 use rustix::process::{WaitId, WaitIdOptions, fchdir, pivot_root, waitid};
 
-use super::super::failure_stage::{At, Failure, Stage};
+use super::super::failure_stage::{At, Stage, StageFailure};
 use super::{fork_into, mounts, unshare};
 use crate::isolation::WORK;
 
@@ -33,12 +33,12 @@ const LINKS: [(&str, &str); 5] = [
 ];
 
 /// Where a job mounts something, and whether that is a directory.
-pub(super) type Layout = [(PathBuf, bool)];
+pub(super) type MountLayout = [(PathBuf, bool)];
 
 /// The roots that were built, last used first.
 pub(super) struct Roots {
     system: Vec<PathBuf>,
-    ready: Vec<(Box<Layout>, Rc<OwnedFd>)>,
+    ready: Vec<(Box<MountLayout>, Rc<OwnedFd>)>,
 }
 
 impl Roots {
@@ -47,7 +47,7 @@ impl Roots {
     }
 
     /// The root with places for these mounts, built when there is none yet.
-    pub(super) fn get(&mut self, layout: &Layout) -> Result<Rc<OwnedFd>, Failure> {
+    pub(super) fn get(&mut self, layout: &MountLayout) -> Result<Rc<OwnedFd>, StageFailure> {
         let known = self.ready.iter().position(|(built, _)| **built == *layout);
         let (layout, root) = match known {
             Some(known) => self.ready.remove(known),
@@ -60,7 +60,7 @@ impl Roots {
 }
 
 /// Builds a root in a child, whose mount namespace outlives it through the handle returned.
-fn build(system: &[PathBuf], layout: &Layout) -> Result<OwnedFd, Failure> {
+fn build(system: &[PathBuf], layout: &MountLayout) -> Result<OwnedFd, StageFailure> {
     let (ours, theirs) = rustix::net::socketpair(
         rustix::net::AddressFamily::UNIX,
         rustix::net::SocketType::STREAM,
@@ -72,7 +72,7 @@ fn build(system: &[PathBuf], layout: &Layout) -> Result<OwnedFd, Failure> {
     let Some(child) = child else {
         drop(ours);
         let failure = raise(system, layout).err();
-        let code = failure.map_or([0; 8], |Failure { stage, errno }| {
+        let code = failure.map_or([0; 8], |StageFailure { stage, errno }| {
             (((stage as u64 + 1) << 32) | errno as u64).to_le_bytes()
         });
         rustix::io::write(&theirs, &code).ok();
@@ -85,11 +85,11 @@ fn build(system: &[PathBuf], layout: &Layout) -> Result<OwnedFd, Failure> {
     let mut code = [0; 8];
     let read = rustix::io::read(&ours, &mut code).at(Stage::RootTree)?;
     let root = match u64::from_le_bytes(code) {
-        _ if read != code.len() => Err(Failure { stage: Stage::RootTree, errno: libc::EIO }),
+        _ if read != code.len() => Err(StageFailure { stage: Stage::RootTree, errno: libc::EIO }),
         0 => fs::File::open(format!("/proc/{pid}/ns/mnt")).at(Stage::MountNamespace),
         code => {
             let stage = Stage::from_code((code >> 32) - 1).unwrap_or(Stage::RootTree);
-            Err(Failure { stage, errno: code as u32 as i32 })
+            Err(StageFailure { stage, errno: code as u32 as i32 })
         }
     };
     drop(ours);
@@ -98,7 +98,7 @@ fn build(system: &[PathBuf], layout: &Layout) -> Result<OwnedFd, Failure> {
 }
 
 /// Makes this process's root the read-only one, and detaches all else.
-fn raise(system: &[PathBuf], layout: &Layout) -> Result<(), Failure> {
+fn raise(system: &[PathBuf], layout: &MountLayout) -> Result<(), StageFailure> {
     unshare(libc::CLONE_NEWNS).at(Stage::MountNamespace)?;
     let host = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(Stage::RootTree)?;
     mounts::set_attributes(host.as_fd(), 0).at(Stage::RootTree)?;

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use crate::tasks::holdem::action::Action;
-use crate::tasks::holdem::answer::Fault;
+use crate::tasks::holdem::answer::AnswerFault;
 
 /// Who a message is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum MessageRole {
     /// The rules of the episode, which open the conversation.
     System,
     /// The environment: the state of the table before a decision.
@@ -21,20 +21,20 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Message {
     /// The speaker, as chat templates name it.
-    pub role: Role,
+    pub role: MessageRole,
     /// The message's text, without any template.
     pub content: String,
 }
 
 impl Message {
-    fn new(role: Role, content: impl Into<String>) -> Self {
+    fn new(role: MessageRole, content: impl Into<String>) -> Self {
         Self { role, content: content.into() }
     }
 }
 
 /// (s_t, a_t, r_t): one decision of the policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
+pub struct LoggedTurn {
     /// s_t: what the policy saw.
     pub state: String,
     /// a_t: the answer as it was generated.
@@ -42,7 +42,7 @@ pub struct Turn {
     /// What was done at the table.
     pub action: Action,
     /// What was wrong with the answer.
-    pub fault: Option<Fault>,
+    pub fault: Option<AnswerFault>,
     /// r_t: by how much the policy's chips changed until its next decision or the end, less the penalty. The first one
     /// includes what was posted before.
     pub reward: i64,
@@ -50,18 +50,20 @@ pub struct Turn {
 
 /// ℒ: the rules and all turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
+pub struct EpisodeLog {
     /// The rules as the policy reads them, the system prompt.
     pub rules: String,
     /// The turns, in order.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<LoggedTurn>,
 }
 
-impl Log {
+impl EpisodeLog {
     /// ℳ of eq. 15 and 16: the rules, then each state as a user message and each answer as an assistant message.
     pub fn messages(&self) -> Vec<Message> {
-        let turn = |turn: &Turn| [asked(&turn.state), Message::new(Role::Assistant, turn.answer.as_str())];
-        let rules = Message::new(Role::System, self.rules.as_str());
+        let turn = |turn: &LoggedTurn| {
+            [asked(&turn.state), Message::new(MessageRole::Assistant, turn.answer.as_str())]
+        };
+        let rules = Message::new(MessageRole::System, self.rules.as_str());
         std::iter::once(rules).chain(self.turns.iter().flat_map(turn)).collect()
     }
 
@@ -79,5 +81,5 @@ impl Log {
 }
 
 fn asked(state: &str) -> Message {
-    Message::new(Role::User, format!("state: {state}"))
+    Message::new(MessageRole::User, format!("state: {state}"))
 }

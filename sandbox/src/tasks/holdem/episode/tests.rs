@@ -5,16 +5,19 @@ use crate::tasks::holdem::opponent::{LooseAggressive, PotOdds};
 /// The characters of the built-in tasks' tokenizer.
 const ALPHABET: &str = "0123456789abcdefghijklmnopqrstuvwxyz +-*/=(),:;?._>\n";
 
-fn start(config: EpisodeConfig, seed: u8) -> Episode {
-    Episode::new(config, TaskSeed([seed; 32])).unwrap()
+fn start(config: EpisodeConfig, seed: u8) -> HoldemEpisode {
+    HoldemEpisode::new(config, TaskSeed([seed; 32])).unwrap()
 }
 
-fn say(episode: &mut Episode, text: &str) {
+fn say(episode: &mut HoldemEpisode, text: &str) {
     episode.answer(&Response { text, finished: true }).unwrap();
 }
 
 /// Plays to the end; `answer` is given each question.
-fn play(mut episode: Episode, mut answer: impl FnMut(&Episode) -> String) -> (Episode, Outcome) {
+fn play(
+    mut episode: HoldemEpisode,
+    mut answer: impl FnMut(&HoldemEpisode) -> String,
+) -> (HoldemEpisode, EpisodeOutcome) {
     while episode.ask().is_some() {
         let text = answer(&episode);
         say(&mut episode, &text);
@@ -24,7 +27,7 @@ fn play(mut episode: Episode, mut answer: impl FnMut(&Episode) -> String) -> (Ep
 }
 
 /// Answers at random, one in five badly.
-fn careless(draws: &mut Draws) -> impl FnMut(&Episode) -> String {
+fn careless(draws: &mut Draws) -> impl FnMut(&HoldemEpisode) -> String {
     |episode| match draws.below(5) {
         0 => "i do not know".into(),
         1 => "action: raise 1".into(),
@@ -82,9 +85,9 @@ fn everything_that_is_said_fits_the_character_tokenizer() {
 fn a_bad_answer_checks_or_folds_and_costs_the_penalty() {
     let config = EpisodeConfig { penalty: 7, opponent: 1, ..EpisodeConfig::default() };
     for (text, finished, fault) in [
-        ("raise it", true, Fault::Malformed),
-        ("action: raise 3", true, Fault::Illegal),
-        ("action: call", false, Fault::Cut),
+        ("raise it", true, AnswerFault::Malformed),
+        ("action: raise 3", true, AnswerFault::Illegal),
+        ("action: call", false, AnswerFault::Cut),
     ] {
         let mut seen = (false, false);
         for seed in 0..20 {
@@ -129,8 +132,8 @@ impl Opponent for Timid {
         "timid"
     }
 
-    fn decide(&self, view: &View, _: &mut Draws) -> Choice {
-        Choice::Act(if view.legal.can_fold { Action::Fold } else { Action::RaiseTo(1) })
+    fn decide(&self, view: &TableView, _: &mut Draws) -> OpponentChoice {
+        OpponentChoice::Act(if view.legal.can_fold { Action::Fold } else { Action::RaiseTo(1) })
     }
 }
 
@@ -139,7 +142,8 @@ fn hands_without_a_decision_do_not_count() {
     // Against one who folds its button, only the hands on the policy's button ask it anything.
     let config = EpisodeConfig { hands: 3, ..EpisodeConfig::default() };
     for seed in 0..10 {
-        let episode = Episode::against(vec![Arc::new(Timid)], config.clone(), TaskSeed([seed; 32])).unwrap();
+        let episode =
+            HoldemEpisode::against(vec![Arc::new(Timid)], config.clone(), TaskSeed([seed; 32])).unwrap();
         let (episode, outcome) = play(episode, |episode| {
             assert_eq!(episode.view().unwrap().legal.actor, 1);
             "action: raise 4".into()
@@ -185,7 +189,7 @@ fn a_long_answer_is_malformed_and_kept_in_part() {
     let mut episode = start(EpisodeConfig::default(), 1);
     say(&mut episode, &"é".repeat(MAX_ANSWER_BYTES));
     let turn = &episode.log().turns[0];
-    assert_eq!((turn.fault, turn.answer.len()), (Some(Fault::Malformed), MAX_ANSWER_BYTES));
+    assert_eq!((turn.fault, turn.answer.len()), (Some(AnswerFault::Malformed), MAX_ANSWER_BYTES));
 }
 
 #[test]
@@ -205,6 +209,6 @@ fn parameters_out_of_range_are_refused() {
         EpisodeConfig { opponent: 5, ..fine() },
         EpisodeConfig { big_blind: i64::MAX, ..fine() },
     ] {
-        assert!(Episode::new(config.clone(), TaskSeed([0; 32])).is_err(), "{config:?}");
+        assert!(HoldemEpisode::new(config.clone(), TaskSeed([0; 32])).is_err(), "{config:?}");
     }
 }

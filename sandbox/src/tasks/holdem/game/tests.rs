@@ -1,5 +1,5 @@
 use super::*;
-use crate::task::episode::{Play, Step};
+use crate::task::episode::{EpisodeStep, Play};
 
 fn task(change: impl FnOnce(&mut EpisodeConfig)) -> Holdem {
     let mut config = EpisodeConfig::default();
@@ -20,8 +20,8 @@ fn played(task: &Holdem, seed: TaskSeed, answers: &[&str]) -> (Verdict, Vec<Stri
         let step = play.turn(&Response { text: &text, finished: true }, usize::MAX).unwrap();
         said.push(text);
         match step {
-            Step::Heard(text) => heard.push(text),
-            Step::Over { verdict, finished } => {
+            EpisodeStep::Heard(text) => heard.push(text),
+            EpisodeStep::Over { verdict, finished } => {
                 assert!(finished);
                 return (verdict, said, heard);
             }
@@ -101,7 +101,8 @@ fn a_cut_turn_ends_the_episode_and_costs() {
         let task = task(|config| config.hands = hands);
         for seed in seeds() {
             let cut = Response { text: "cal", finished: false };
-            let Step::Over { verdict, finished } = Play::new(&task, seed).turn(&cut, 0).unwrap() else {
+            let EpisodeStep::Over { verdict, finished } = Play::new(&task, seed).turn(&cut, 0).unwrap()
+            else {
                 panic!("went on behind a cut turn")
             };
             assert!(!finished && integer(&verdict, "faults") >= hands);

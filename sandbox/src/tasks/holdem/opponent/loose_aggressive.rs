@@ -2,9 +2,9 @@
 
 use echo_protocol::wire::rng::Draws;
 
-use super::{Choice, Opponent, alone};
+use super::{Opponent, OpponentChoice, alone};
 use crate::tasks::holdem::action::Action;
-use crate::tasks::holdem::view::View;
+use crate::tasks::holdem::view::TableView;
 
 /// The equity that is worth a call: all but the worst third of the hands.
 const CALLS: f64 = 0.42;
@@ -27,10 +27,10 @@ impl Opponent for LooseAggressive {
         "loose_aggressive"
     }
 
-    fn decide(&self, view: &View, draws: &mut Draws) -> Choice {
+    fn decide(&self, view: &TableView, draws: &mut Draws) -> OpponentChoice {
         let equity = alone(view, draws);
         let raises = draws.below(if equity >= RAISES { 2 } else { BLUFF }) == 0;
-        Choice::Act(if raises {
+        OpponentChoice::Act(if raises {
             view.raise_by_pot(draws.pick(&SIZES).copied().unwrap_or(100))
         } else if equity >= CALLS {
             Action::Call

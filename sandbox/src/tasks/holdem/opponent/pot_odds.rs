@@ -2,10 +2,10 @@
 
 use echo_protocol::wire::rng::Draws;
 
-use super::{Choice, Opponent, ROUNDS};
+use super::{Opponent, OpponentChoice, ROUNDS};
 use crate::tasks::holdem::action::Action;
 use crate::tasks::holdem::cards::equity::equity;
-use crate::tasks::holdem::view::View;
+use crate::tasks::holdem::view::TableView;
 
 /// How many times its fair share of the pot a hand is worth that is raised.
 const RAISES: f64 = 1.3;
@@ -23,10 +23,10 @@ impl Opponent for PotOdds {
         "pot_odds"
     }
 
-    fn decide(&self, view: &View, draws: &mut Draws) -> Choice {
+    fn decide(&self, view: &TableView, draws: &mut Draws) -> OpponentChoice {
         let rivals = view.rivals().count();
         let equity = equity(view.hole, &view.board, rivals, ROUNDS, draws);
-        Choice::Act(if equity * (rivals + 1) as f64 >= RAISES {
+        OpponentChoice::Act(if equity * (rivals + 1) as f64 >= RAISES {
             view.raise_by_pot(SIZE)
         } else if equity >= view.pot_odds() {
             Action::Call

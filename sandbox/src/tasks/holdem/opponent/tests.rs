@@ -14,10 +14,12 @@ fn habits(of: usize) -> (f64, f64) {
         let holes = (0..4).map(|_| Some([card(), card()])).collect();
         let deal = Deal { holes, board: std::array::from_fn(|_| card()) };
         let mut table = Table::new(&Stakes::blinds(4, 1, 2, 0), &[100; 4], deal).unwrap();
-        while let Some(view) = View::of(&table) {
+        while let Some(view) = TableView::of(&table) {
             let seat = view.legal.actor;
             let player = if seat == 3 { &everybody[of] } else { &everybody[seat] };
-            let Choice::Act(action) = player.decide(&view, &mut draws) else { panic!("{player:?} asks") };
+            let OpponentChoice::Act(action) = player.decide(&view, &mut draws) else {
+                panic!("{player:?} asks")
+            };
             if seat == 3 {
                 decisions += 1;
                 folds += u32::from(action == Action::Fold);
@@ -39,9 +41,9 @@ fn the_three_are_of_different_character() {
     assert!(odds.0 < tight.0 && odds.1 > tight.1 && odds.1 < loose.1, "pot odds: {odds:?}");
 }
 
-fn view(hole: &str, call: u64) -> View {
+fn view(hole: &str, call: u64) -> TableView {
     let cards: Vec<Card> = Card::parse_run(hole).unwrap().into_iter().flatten().collect();
-    View {
+    TableView {
         street: crate::tasks::holdem::table::Street::Preflop,
         hole: [cards[0], cards[1]],
         board: Vec::new(),
@@ -72,10 +74,13 @@ fn choices_follow_from_view_and_draws() {
 fn prices_decide_for_who_counts_odds() {
     let decide = |hole, call| PotOdds.decide(&view(hole, call), &mut Draws::new([3; 32]));
     // 7 2 offsuit wins about a third: worth a sixth of the pot, not a half.
-    assert_eq!(decide("7s2h", 20), Choice::Act(Action::Call));
-    assert_eq!(decide("7s2h", 900), Choice::Act(Action::Fold));
+    assert_eq!(decide("7s2h", 20), OpponentChoice::Act(Action::Call));
+    assert_eq!(decide("7s2h", 900), OpponentChoice::Act(Action::Fold));
     // Two thirds of the 160 chips after a call of 30.
-    assert_eq!(decide("AsAh", 30), Choice::Act(Action::RaiseTo(30 + 107)));
-    assert_eq!(TightPassive.decide(&view("7s2h", 0), &mut Draws::new([3; 32])), Choice::Act(Action::Call));
-    assert_eq!(LanguageModel.decide(&view("AsAh", 30), &mut Draws::new([3; 32])), Choice::Ask);
+    assert_eq!(decide("AsAh", 30), OpponentChoice::Act(Action::RaiseTo(30 + 107)));
+    assert_eq!(
+        TightPassive.decide(&view("7s2h", 0), &mut Draws::new([3; 32])),
+        OpponentChoice::Act(Action::Call)
+    );
+    assert_eq!(LanguageModel.decide(&view("AsAh", 30), &mut Draws::new([3; 32])), OpponentChoice::Ask);
 }

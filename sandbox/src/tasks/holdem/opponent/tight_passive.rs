@@ -2,10 +2,10 @@
 
 use echo_protocol::wire::rng::Draws;
 
-use super::{Choice, Opponent, alone};
+use super::{Opponent, OpponentChoice, alone};
 use crate::tasks::holdem::action::Action;
 use crate::tasks::holdem::table::Street;
-use crate::tasks::holdem::view::View;
+use crate::tasks::holdem::view::TableView;
 
 /// The equity that is worth a call before the flop: about the best quarter of all hands.
 const ENTERS: f64 = 0.58;
@@ -25,10 +25,10 @@ impl Opponent for TightPassive {
         "tight_passive"
     }
 
-    fn decide(&self, view: &View, draws: &mut Draws) -> Choice {
+    fn decide(&self, view: &TableView, draws: &mut Draws) -> OpponentChoice {
         let equity = alone(view, draws);
         let worth_a_call = if view.street == Street::Preflop { ENTERS } else { STAYS };
-        Choice::Act(if equity >= RAISES {
+        OpponentChoice::Act(if equity >= RAISES {
             view.legal.raise_near(0)
         } else if equity >= worth_a_call {
             Action::Call

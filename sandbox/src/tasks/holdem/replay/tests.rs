@@ -1,7 +1,7 @@
 use super::*;
 
-fn record(actions: &[&str]) -> Record {
-    Record {
+fn record(actions: &[&str]) -> HandRecord {
+    HandRecord {
         antes: vec![0; 3],
         blinds: vec![1, 2, 0],
         min_bet: 2,
@@ -28,7 +28,7 @@ const PLAYED: [&str; 13] = [
     "d db 4s",
 ];
 
-fn stacks(actions: &[&str]) -> Result<Vec<u64>, ReplayError> {
+fn stacks(actions: &[&str]) -> Result<Vec<u64>, HandReplayError> {
     replay(&record(actions), |_, _| {}).map(|table| table.stacks().collect())
 }
 
@@ -71,17 +71,20 @@ fn every_decision_is_watched_before_it_is_taken() {
 #[test]
 fn what_the_rules_do_not_allow_is_refused_with_its_place() {
     let error = |more: &[&'static str]| stacks(&with(&PLAYED[..3], more)).unwrap_err();
-    assert_eq!(error(&["p1 cc"]), ReplayError::OutOfTurn { at: 3, found: 0, expected: Some(2) });
+    assert_eq!(error(&["p1 cc"]), HandReplayError::OutOfTurn { at: 3, found: 0, expected: Some(2) });
     assert!(matches!(
         error(&["p3 cbr 3"]),
-        ReplayError::Illegal { at: 3, source: Illegal::RaiseSize { .. } }
+        HandReplayError::Illegal { at: 3, source: Illegal::RaiseSize { .. } }
     ));
-    assert_eq!(error(&["p3 cbr 6"]), ReplayError::Unfinished { actor: 0 });
-    assert_eq!(error(&["p3 f", "p1 f", "p2 cc"]), ReplayError::OutOfTurn { at: 5, found: 1, expected: None });
-    assert_eq!(error(&["d db 2c7d9h", "p3 f"]), ReplayError::Board { at: 4, found: 3, expected: 0 });
+    assert_eq!(error(&["p3 cbr 6"]), HandReplayError::Unfinished { actor: 0 });
+    assert_eq!(
+        error(&["p3 f", "p1 f", "p2 cc"]),
+        HandReplayError::OutOfTurn { at: 5, found: 1, expected: None }
+    );
+    assert_eq!(error(&["d db 2c7d9h", "p3 f"]), HandReplayError::Board { at: 4, found: 3, expected: 0 });
     assert_eq!(
         error(&["p3 f", "p1 cc", "p2 cc", "p1 cc"]),
-        ReplayError::Board { at: 6, found: 0, expected: 3 }
+        HandReplayError::Board { at: 6, found: 0, expected: 3 }
     );
 }
 
@@ -101,13 +104,13 @@ fn what_is_not_the_notation_is_refused() {
         "d d d d d",
     ] {
         let refused = stacks(&with(&PLAYED[..3], &[text]));
-        assert_eq!(refused, Err(ReplayError::Notation { at: 3 }), "{text}");
+        assert_eq!(refused, Err(HandReplayError::Notation { at: 3 }), "{text}");
     }
     let refused = |text: &'static str| stacks(&with(&PLAYED[..3], &[text])).unwrap_err();
-    assert!(matches!(refused("d db 2x"), ReplayError::Cards { at: 3, .. }));
-    assert!(matches!(refused("d dh p1 2c"), ReplayError::TooManyCards { cards: 3, most: 2, .. }));
-    assert!(matches!(refused("d db 2c3c4c5c6c7c"), ReplayError::TooManyCards { cards: 6, most: 5, .. }));
-    assert!(matches!(refused("d db AsAhKd"), ReplayError::Stakes(StakesError::Cards { .. })));
+    assert!(matches!(refused("d db 2x"), HandReplayError::Cards { at: 3, .. }));
+    assert!(matches!(refused("d dh p1 2c"), HandReplayError::TooManyCards { cards: 3, most: 2, .. }));
+    assert!(matches!(refused("d db 2c3c4c5c6c7c"), HandReplayError::TooManyCards { cards: 6, most: 5, .. }));
+    assert!(matches!(refused("d db AsAhKd"), HandReplayError::Stakes(StakesError::Cards { .. })));
     let long = vec!["p3 f"; MAX_ENTRIES + 1];
-    assert_eq!(stacks(&long), Err(ReplayError::TooLong { entries: MAX_ENTRIES + 1 }));
+    assert_eq!(stacks(&long), Err(HandReplayError::TooLong { entries: MAX_ENTRIES + 1 }));
 }

@@ -56,7 +56,7 @@ impl fmt::Display for Street {
 
 /// An entry of a hand's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum HandEvent {
     /// A seat posted its ante, or what it had of it.
     Ante {
         /// The seat that posts, from 0.

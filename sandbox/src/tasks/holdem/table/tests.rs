@@ -124,7 +124,7 @@ fn what_is_not_called_goes_back() {
     play(&mut table, &[to(1000), FOLD, FOLD]);
     assert!(table.is_over());
     assert_eq!(stacks(&table), [95, 90, 1015]);
-    assert!(table.events().contains(&Event::Returned { seat: 2, chips: 990 }));
+    assert!(table.events().contains(&HandEvent::Returned { seat: 2, chips: 990 }));
     assert_eq!(table.legal(), None);
     assert_eq!(table.act(CALL), Err(Illegal::Over));
 }
@@ -177,7 +177,7 @@ fn antes_that_others_cannot_match_go_back() {
     // The all-in ante is worth 4: 6 of the other go back, and there is nothing to play for.
     assert!(table.is_over());
     assert_eq!(table.stacks().sum::<u64>(), 104);
-    assert!(table.events().contains(&Event::Returned { seat: 1, chips: 6 }));
+    assert!(table.events().contains(&HandEvent::Returned { seat: 1, chips: 6 }));
 }
 
 #[test]

@@ -13,7 +13,7 @@ const STEPS: &str = r#"[
     {"at": 3, "actor": 1, "can_fold": true, "call": 48, "raise_to": null, "pot": 62, "bets": [2, 60], "stacks": [48, 0]}
 ]"#;
 
-fn check_text(text: &str, with_steps: bool) -> Agreement {
+fn check_text(text: &str, with_steps: bool) -> VectorAgreement {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     let check = if with_steps { check_oracle } else { check_phh };

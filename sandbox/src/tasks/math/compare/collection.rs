@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::super::expr::{Expr, Interval, Node};
+use super::super::expr::{Expr, RealInterval, SharedExpr};
 use super::{Comparison, is_set, region};
 
 impl Comparison<'_> {
-    pub(super) fn collections(&self, gold: &Node, prediction: &Node) -> bool {
+    pub(super) fn collections(&self, gold: &SharedExpr, prediction: &SharedExpr) -> bool {
         let (gold, prediction) = (collection(gold), collection(prediction));
         if let (Expr::Interval(gold), Expr::Interval(prediction)) = (&*gold, &*prediction) {
             return gold.from_open == prediction.from_open
@@ -37,7 +37,7 @@ impl Comparison<'_> {
         match node {
             Expr::Set(members) => Some(Members { all: members.iter().collect(), ordered: false }),
             Expr::Tuple(members) => Some(Members { all: members.iter().collect(), ordered: true }),
-            Expr::Interval(Interval { from, to, from_open: true, to_open: true }) => {
+            Expr::Interval(RealInterval { from, to, from_open: true, to_open: true }) => {
                 Some(Members { all: vec![from, to], ordered: true })
             }
             _ => None,
@@ -61,17 +61,17 @@ impl Comparison<'_> {
 }
 
 struct Members<'n> {
-    all: Vec<&'n Node>,
+    all: Vec<&'n SharedExpr>,
     ordered: bool,
 }
 
 /// What is no collection is taken for the set of itself.
-fn collection(node: &Node) -> Node {
+fn collection(node: &SharedExpr) -> SharedExpr {
     if node.is_collection() { node.clone() } else { Arc::new(Expr::Set(vec![node.clone()])) }
 }
 
-fn distinct<'n>(members: &[&'n Node]) -> Vec<&'n Node> {
-    let mut kept: Vec<&Node> = Vec::new();
+fn distinct<'n>(members: &[&'n SharedExpr]) -> Vec<&'n SharedExpr> {
+    let mut kept: Vec<&SharedExpr> = Vec::new();
     for member in members {
         if !kept.contains(member) {
             kept.push(member);

@@ -1,8 +1,8 @@
 //! Whether two terms are the same function of their variables: they are worked out at seeded points, exactly where
 //! that is possible.
 
-use super::super::budget::Budget;
-use super::super::evaluate::{Assignment, Value, evaluate};
+use super::super::budget::StepBudget;
+use super::super::evaluate::{Value, VariableValues, evaluate};
 use super::super::expr::{Expr, Symbol};
 use super::super::number::Rational;
 use super::super::scalar::Scalar;
@@ -22,7 +22,7 @@ const NUMERATORS: u64 = 89;
 const DENOMINATORS: u64 = 23;
 
 /// Whether the terms have the same values wherever they have any.
-pub(super) fn same(gold: &Expr, prediction: &Expr, budget: &Budget) -> bool {
+pub(super) fn same(gold: &Expr, prediction: &Expr, budget: &StepBudget) -> bool {
     let mut symbols = gold.symbols();
     symbols.extend(prediction.symbols());
     symbols.sort();
@@ -35,9 +35,13 @@ pub(super) fn same(gold: &Expr, prediction: &Expr, budget: &Budget) -> bool {
 
 /// Whether `same` holds at enough points and fails at none; `None` means that it says nothing. Where it says nothing at
 /// fractions, as of factorials, natural numbers are tried. Where the budget ends, it is false.
-pub(super) fn agree(symbols: &[Symbol], budget: &Budget, same: impl Fn(&Assignment) -> Option<bool>) -> bool {
+pub(super) fn agree(
+    symbols: &[Symbol],
+    budget: &StepBudget,
+    same: impl Fn(&VariableValues) -> Option<bool>,
+) -> bool {
     if symbols.is_empty() {
-        return same(&Assignment::new()) == Some(true);
+        return same(&VariableValues::new()) == Some(true);
     }
     for natural in [false, true] {
         let mut agreed = 0;
@@ -76,7 +80,7 @@ fn same_values(gold: &Value, prediction: &Value) -> Option<bool> {
 
 /// Small fractions that depend on the name and the point's number alone, positive at even points, of either sign at odd
 /// ones; or their numerators.
-fn assignment(symbols: &[Symbol], point: u64, natural: bool) -> Assignment {
+fn assignment(symbols: &[Symbol], point: u64, natural: bool) -> VariableValues {
     let values = symbols.iter().map(|symbol| {
         let seed = seed(&format!("{point} {}", symbol.name));
         let size = (seed % NUMERATORS + 2) as i64;

@@ -2,9 +2,11 @@
 //!
 //! Two of them are the same if they agree at every point where one of them may begin or end, and between these points.
 
-use super::super::budget::Budget;
-use super::super::evaluate::{self, Assignment};
-use super::super::expr::{Domain, Expr, Interval, Node, Relation, RelationKind, SetOperation, Symbol};
+use super::super::budget::StepBudget;
+use super::super::evaluate::{self, VariableValues};
+use super::super::expr::{
+    Domain, Expr, RealInterval, Relation, RelationKind, SetOperation, SharedExpr, Symbol,
+};
 use super::super::scalar::Scalar;
 
 /// What is nearer to an end than this, relative to the end or to one, is the end.
@@ -21,7 +23,7 @@ const HALVINGS: u32 = 80;
 
 /// Whether two sets, or a set and what inequalities in one variable describe, have the same members. `None` where that
 /// cannot be told, as of sets that are not made of intervals and numbers.
-pub(super) fn same(left: &Expr, right: &Expr, budget: &Budget) -> Option<bool> {
+pub(super) fn same(left: &Expr, right: &Expr, budget: &StepBudget) -> Option<bool> {
     let regions = [Region::new(left, budget)?, Region::new(right, budget)?];
     let mut ends = Vec::new();
     // What is written down is exact: it comes before what is looked for.
@@ -52,18 +54,18 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 enum Region<'a> {
-    Set(&'a Expr, &'a Budget),
-    Relations(&'a [Relation], Variable<'a>, &'a Budget),
+    Set(&'a Expr, &'a StepBudget),
+    Relations(&'a [Relation], Variable<'a>, &'a StepBudget),
 }
 
 /// What inequalities are about: a variable, or the value of an unknown function.
 enum Variable<'a> {
     Symbol(Symbol),
-    Call(&'a Node),
+    Call(&'a SharedExpr),
 }
 
 impl<'a> Region<'a> {
-    fn new(expr: &'a Expr, budget: &'a Budget) -> Option<Self> {
+    fn new(expr: &'a Expr, budget: &'a StepBudget) -> Option<Self> {
         let relations = expr.relations();
         if relations.is_empty() {
             return Some(Self::Set(expr, budget));
@@ -116,8 +118,8 @@ impl<'a> Region<'a> {
     }
 }
 
-fn set_ends(set: &Expr, budget: &Budget, ends: &mut Vec<f64>) -> Option<()> {
-    let mut push = |node: &Node| {
+fn set_ends(set: &Expr, budget: &StepBudget, ends: &mut Vec<f64>) -> Option<()> {
+    let mut push = |node: &SharedExpr| {
         let end = evaluate::constant(node, budget)?.real()?;
         if end.is_finite() {
             ends.push(end);
@@ -139,11 +141,11 @@ fn set_ends(set: &Expr, budget: &Budget, ends: &mut Vec<f64>) -> Option<()> {
     }
 }
 
-fn set_contains(set: &Expr, x: f64, budget: &Budget) -> Option<bool> {
+fn set_contains(set: &Expr, x: f64, budget: &StepBudget) -> Option<bool> {
     budget.charge(1)?;
-    let value = |node: &Node| evaluate::constant(node, budget)?.real();
+    let value = |node: &SharedExpr| evaluate::constant(node, budget)?.real();
     match set {
-        Expr::Interval(Interval { from, to, from_open, to_open }) => {
+        Expr::Interval(RealInterval { from, to, from_open, to_open }) => {
             let (from, to) = (value(from)?, value(to)?);
             let after = if near(x, from) { !from_open } else { x > from };
             let before = if near(x, to) { !to_open } else { x < to };
@@ -167,12 +169,12 @@ fn set_contains(set: &Expr, x: f64, budget: &Budget) -> Option<bool> {
 }
 
 /// The values of both sides at `x`.
-fn sides(relation: &Relation, variable: &Variable<'_>, x: f64, budget: &Budget) -> Option<(f64, f64)> {
-    let mut point = Assignment::new();
+fn sides(relation: &Relation, variable: &Variable<'_>, x: f64, budget: &StepBudget) -> Option<(f64, f64)> {
+    let mut point = VariableValues::new();
     if let Variable::Symbol(symbol) = variable {
         point.insert(symbol.clone(), Scalar::complex(x.into())?);
     }
-    let side = |node: &Node| match variable {
+    let side = |node: &SharedExpr| match variable {
         Variable::Call(call) if node == *call => Some(x),
         _ => evaluate::scalar(node, &point, budget)?.real(),
     };

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::evaluate::{self, Assignment};
-use super::super::expr::{Expr, Node, Relation, RelationKind, Symbol};
+use super::super::evaluate::{self, VariableValues};
+use super::super::expr::{Expr, Relation, RelationKind, SharedExpr, Symbol};
 use super::super::scalar::Scalar;
 use super::{Comparison, identity};
 
@@ -32,7 +32,7 @@ impl Comparison<'_> {
             return true;
         }
         let difference = difference(&gold.left, &gold.right);
-        let same = |left: &Node, right: &Node| {
+        let same = |left: &SharedExpr, right: &SharedExpr| {
             identity::same(&difference, &self::difference(left, right), self.budget)
         };
         (same_kind && same(&prediction.left, &prediction.right))
@@ -79,7 +79,7 @@ impl Comparison<'_> {
     }
 
     /// Where `expr`, which must be linear in `variable`, is 0.
-    fn linear_solution(&self, expr: &Expr, variable: &Symbol, point: &Assignment) -> Option<Scalar> {
+    fn linear_solution(&self, expr: &Expr, variable: &Symbol, point: &VariableValues) -> Option<Scalar> {
         let mut point = point.clone();
         let mut at = |x: i64| {
             point.insert(variable.clone(), Scalar::integer(x));
@@ -96,6 +96,6 @@ impl Comparison<'_> {
     }
 }
 
-fn difference(left: &Node, right: &Node) -> Expr {
+fn difference(left: &SharedExpr, right: &SharedExpr) -> Expr {
     Expr::sum(left.clone(), Arc::new(Expr::negative(right.clone())))
 }

@@ -4,7 +4,7 @@ use num_complex::Complex64;
 use num_integer::Integer;
 use num_traits::Zero;
 
-use super::super::budget::Budget;
+use super::super::budget::StepBudget;
 use super::super::expr::Function;
 use super::super::number::{self, Rational};
 use super::super::scalar::Scalar;
@@ -16,7 +16,7 @@ const NEAR_INTEGER: f64 = 1e-9;
 /// Integers beyond this are no longer exact as floats.
 const MAX_FLOORED: f64 = 9e15;
 
-pub(super) fn apply(function: Function, arguments: &[Value], budget: &Budget) -> Option<Value> {
+pub(super) fn apply(function: Function, arguments: &[Value], budget: &StepBudget) -> Option<Value> {
     if let [Value::Grid(grid)] = arguments {
         return match function {
             Function::Determinant | Function::Abs => grid.determinant(budget).map(Value::Scalar),
@@ -33,7 +33,7 @@ pub(super) fn apply(function: Function, arguments: &[Value], budget: &Budget) ->
     of_scalars(function, &scalars.collect::<Option<Vec<_>>>()?, budget).map(Value::Scalar)
 }
 
-fn of_scalars(function: Function, arguments: &[&Scalar], budget: &Budget) -> Option<Scalar> {
+fn of_scalars(function: Function, arguments: &[&Scalar], budget: &StepBudget) -> Option<Scalar> {
     budget.charge(arguments.len() as u32)?;
     budget.charge_words(arguments.iter().map(|argument| argument.words()).fold(0, u32::saturating_add))?;
     match (function, arguments) {

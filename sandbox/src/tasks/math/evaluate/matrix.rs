@@ -1,6 +1,6 @@
 //! Matrices of numbers.
 
-use super::super::budget::Budget;
+use super::super::budget::StepBudget;
 use super::super::scalar::Scalar;
 use super::{add, multiply, power};
 
@@ -23,7 +23,7 @@ impl Grid {
     }
 
     /// The price of going over all entries once.
-    fn charge(&self, budget: &Budget) -> Option<()> {
+    fn charge(&self, budget: &StepBudget) -> Option<()> {
         self.entries.iter().try_for_each(|entry| budget.charge(1 + entry.words()))
     }
 
@@ -36,7 +36,7 @@ impl Grid {
         Self { columns: size, entries }
     }
 
-    pub(super) fn add(&self, other: &Self, budget: &Budget) -> Option<Self> {
+    pub(super) fn add(&self, other: &Self, budget: &StepBudget) -> Option<Self> {
         if self.columns != other.columns || self.entries.len() != other.entries.len() {
             return None;
         }
@@ -45,12 +45,12 @@ impl Grid {
         Some(Self { columns: self.columns, entries: entries.collect::<Option<_>>()? })
     }
 
-    pub(super) fn scale(&self, factor: &Scalar, budget: &Budget) -> Option<Self> {
+    pub(super) fn scale(&self, factor: &Scalar, budget: &StepBudget) -> Option<Self> {
         let entries = self.entries.iter().map(|entry| multiply(entry, factor, budget));
         Some(Self { columns: self.columns, entries: entries.collect::<Option<_>>()? })
     }
 
-    pub(super) fn multiply(&self, other: &Self, budget: &Budget) -> Option<Self> {
+    pub(super) fn multiply(&self, other: &Self, budget: &StepBudget) -> Option<Self> {
         if self.columns != other.rows() {
             return None;
         }
@@ -68,7 +68,7 @@ impl Grid {
         Some(Self { columns: other.columns, entries })
     }
 
-    pub(super) fn power(&self, exponent: i64, budget: &Budget) -> Option<Self> {
+    pub(super) fn power(&self, exponent: i64, budget: &StepBudget) -> Option<Self> {
         if self.rows() != self.columns || exponent.abs() > MAX_POWER {
             return None;
         }
@@ -77,7 +77,7 @@ impl Grid {
         (0..exponent.abs()).try_fold(Self::identity(self.columns), |power, _| power.multiply(&base, budget))
     }
 
-    pub(super) fn transpose(&self, budget: &Budget) -> Option<Self> {
+    pub(super) fn transpose(&self, budget: &StepBudget) -> Option<Self> {
         self.charge(budget)?;
         let places = (0..self.columns).flat_map(|column| (0..self.rows()).map(move |row| (row, column)));
         Some(Self {
@@ -86,7 +86,7 @@ impl Grid {
         })
     }
 
-    pub(super) fn trace(&self, budget: &Budget) -> Option<Scalar> {
+    pub(super) fn trace(&self, budget: &StepBudget) -> Option<Scalar> {
         if self.rows() != self.columns {
             return None;
         }
@@ -94,7 +94,7 @@ impl Grid {
     }
 
     /// The root of the sum of squares.
-    pub(super) fn norm(&self, budget: &Budget) -> Option<Scalar> {
+    pub(super) fn norm(&self, budget: &StepBudget) -> Option<Scalar> {
         let squares = self.entries.iter().map(|entry| {
             let size = entry.abs()?;
             multiply(&size, &size, budget)
@@ -105,16 +105,16 @@ impl Grid {
         power(&sum, &half, budget)
     }
 
-    pub(super) fn determinant(&self, budget: &Budget) -> Option<Scalar> {
+    pub(super) fn determinant(&self, budget: &StepBudget) -> Option<Scalar> {
         self.eliminate(budget).map(|(determinant, _)| determinant)
     }
 
-    fn inverse(&self, budget: &Budget) -> Option<Self> {
+    fn inverse(&self, budget: &StepBudget) -> Option<Self> {
         self.eliminate(budget)?.1
     }
 
     /// Gauss and Jordan: the determinant, and the inverse where there is one.
-    fn eliminate(&self, budget: &Budget) -> Option<(Scalar, Option<Self>)> {
+    fn eliminate(&self, budget: &StepBudget) -> Option<(Scalar, Option<Self>)> {
         let size = self.columns;
         if self.rows() != size || size > MAX_ELIMINATED {
             return None;

@@ -4,7 +4,7 @@ use super::enclosed;
 
 /// Which frames of a text make its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Frames {
+pub(crate) enum CountedFrames {
     /// All frames, wherever they stand in the text.
     All,
     /// The last, and those before it that belong to it.
@@ -21,7 +21,7 @@ const LISTED: usize = 70;
 const MAX_FRAMES: usize = 64;
 
 /// The contents of the frames in `text`, joined by commas; all of `text` where there is none.
-pub(crate) fn contents(text: &str, frames: Frames) -> String {
+pub(crate) fn contents(text: &str, frames: CountedFrames) -> String {
     let mut found: Vec<&str> = Vec::new();
     let mut limit = text.len();
     let mut following = None;
@@ -43,7 +43,7 @@ pub(crate) fn contents(text: &str, frames: Frames) -> String {
             }
             break;
         };
-        if frames == Frames::Last
+        if frames == CountedFrames::Last
             && let Some(next) = following
             && !belongs(&text[end..next], found.last().is_some_and(|last| *last == content))
         {
@@ -71,14 +71,14 @@ mod tests {
 
     #[test]
     fn frames_are_joined_where_they_belong_together() {
-        assert_eq!(contents("\\boxed{1} and \\boxed{2}", Frames::Last), "1,2");
-        assert_eq!(contents("\\boxed{1} papers, later on \\boxed{2}", Frames::Last), "1,2");
-        assert_eq!(contents("\\boxed{2} papers, later on \\boxed{2}", Frames::Last), "2");
-        assert_eq!(contents("\\boxed{1}. The next one is \\boxed{2}", Frames::Last), "2");
-        assert_eq!(contents("\\boxed{1}. The next one is \\boxed{2}", Frames::All), "1,2");
-        assert_eq!(contents("\\boxed{\\frac{1}{2}", Frames::All), "{\\frac{1}{2}");
-        assert_eq!(contents("\\fbox 7", Frames::All), "7");
-        assert_eq!(contents("plain", Frames::All), "plain");
-        assert_eq!(contents("\\boxed", Frames::All), "\\boxed");
+        assert_eq!(contents("\\boxed{1} and \\boxed{2}", CountedFrames::Last), "1,2");
+        assert_eq!(contents("\\boxed{1} papers, later on \\boxed{2}", CountedFrames::Last), "1,2");
+        assert_eq!(contents("\\boxed{2} papers, later on \\boxed{2}", CountedFrames::Last), "2");
+        assert_eq!(contents("\\boxed{1}. The next one is \\boxed{2}", CountedFrames::Last), "2");
+        assert_eq!(contents("\\boxed{1}. The next one is \\boxed{2}", CountedFrames::All), "1,2");
+        assert_eq!(contents("\\boxed{\\frac{1}{2}", CountedFrames::All), "{\\frac{1}{2}");
+        assert_eq!(contents("\\fbox 7", CountedFrames::All), "7");
+        assert_eq!(contents("plain", CountedFrames::All), "plain");
+        assert_eq!(contents("\\boxed", CountedFrames::All), "\\boxed");
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::super::expr::{Expr, Function, Matrix, Node, Number};
+use super::super::expr::{Expr, Function, Matrix, Number, SharedExpr};
 use super::super::number;
-use super::super::token::{Kind, Pair};
+use super::super::token::{Pair, TokenKind};
 use super::Parser;
 
 impl Parser<'_> {
-    pub(super) fn sum(&mut self) -> Option<Node> {
+    pub(super) fn sum(&mut self) -> Option<SharedExpr> {
         let start = self.at;
         if let Some(known) = self.sums.get(&start) {
             let (sum, end) = known.clone()?;
@@ -20,12 +20,12 @@ impl Parser<'_> {
         sum
     }
 
-    fn sum_afresh(&mut self) -> Option<Node> {
+    fn sum_afresh(&mut self) -> Option<SharedExpr> {
         let mut terms = self.product(true)?;
         loop {
             let negative = match self.peek() {
-                Some(Kind::Plus) => false,
-                Some(Kind::Minus) => true,
+                Some(TokenKind::Plus) => false,
+                Some(TokenKind::Minus) => true,
                 _ => return Some(terms),
             };
             self.next()?;
@@ -37,36 +37,36 @@ impl Parser<'_> {
     }
 
     /// A product. Without `functions`, only its first factor may be one: `\sin x \cos x` is no `\sin(x \cos x)`.
-    pub(super) fn product(&mut self, functions: bool) -> Option<Node> {
+    pub(super) fn product(&mut self, functions: bool) -> Option<SharedExpr> {
         let mut left = self.signed(functions)?;
         loop {
             let sign = match self.peek() {
-                Some(sign @ (Kind::Times | Kind::Divide | Kind::Mod)) => sign,
+                Some(sign @ (TokenKind::Times | TokenKind::Divide | TokenKind::Mod)) => sign,
                 _ => return Some(left),
             };
             self.next()?;
             let right = self.signed(functions)?;
             left = Arc::new(match sign {
-                Kind::Times => Expr::product(left, right),
-                Kind::Divide => self.quotient(left, right)?,
+                TokenKind::Times => Expr::product(left, right),
+                TokenKind::Divide => self.quotient(left, right)?,
                 _ => Expr::Apply(Function::Mod, vec![left, right]),
             });
         }
     }
 
-    fn quotient(&self, left: Node, right: Node) -> Option<Expr> {
-        let words = |node: &Node| node.as_exact().map_or(0, number::words);
+    fn quotient(&self, left: SharedExpr, right: SharedExpr) -> Option<Expr> {
+        let words = |node: &SharedExpr| node.as_exact().map_or(0, number::words);
         self.budget.charge_words(words(&left).saturating_add(words(&right)))?;
         Some(Expr::quotient(left, right))
     }
 
-    fn signed(&mut self, functions: bool) -> Option<Node> {
+    fn signed(&mut self, functions: bool) -> Option<SharedExpr> {
         match self.peek()? {
-            Kind::Plus => {
+            TokenKind::Plus => {
                 self.next()?;
                 self.deeper(|parser| parser.signed(functions))
             }
-            Kind::Minus => {
+            TokenKind::Minus => {
                 self.next()?;
                 let inner = self.deeper(|parser| parser.signed(functions))?;
                 Some(Arc::new(Expr::negative(inner)))
@@ -82,28 +82,28 @@ impl Parser<'_> {
     }
 
     /// A unit with its exponents and what follows them.
-    fn power(&mut self, functions: bool) -> Option<Node> {
+    fn power(&mut self, functions: bool) -> Option<SharedExpr> {
         let mut base = self.unit(functions)?;
         for _ in 0..super::MAX_DEPTH {
             base = match self.peek() {
-                Some(Kind::Caret) => {
+                Some(TokenKind::Caret) => {
                     let Some(exponent) = self.attempt(Self::exponent) else { return Some(base) };
                     // A subscript after the exponent says nothing.
                     self.attempt(Self::subscript);
                     Arc::new(Expr::Power(base, exponent))
                 }
-                Some(Kind::Factorial) => {
+                Some(TokenKind::Factorial) => {
                     self.next()?;
                     Arc::new(Expr::Apply(Function::Factorial, vec![base]))
                 }
-                Some(Kind::Transpose) => {
+                Some(TokenKind::Transpose) => {
                     self.next()?;
                     match &*base {
                         Expr::Symbol(_) | Expr::Number(_) | Expr::Call(..) => base,
                         _ => Arc::new(Expr::Apply(Function::Transpose, vec![base])),
                     }
                 }
-                Some(Kind::Degree) => {
+                Some(TokenKind::Degree) => {
                     self.next()?;
                     base
                 }
@@ -114,49 +114,49 @@ impl Parser<'_> {
     }
 
     /// `^` and an atom, or a sum in braces.
-    pub(super) fn exponent(&mut self) -> Option<Node> {
-        self.eat(Kind::Caret)?;
+    pub(super) fn exponent(&mut self) -> Option<SharedExpr> {
+        self.eat(TokenKind::Caret)?;
         self.attempt(|parser| parser.deeper(Self::atom)).or_else(|| self.braced())
     }
 
-    fn unit(&mut self, functions: bool) -> Option<Node> {
+    fn unit(&mut self, functions: bool) -> Option<SharedExpr> {
         match self.peek()? {
-            Kind::Open(pair) => {
+            TokenKind::Open(pair) => {
                 let grouped = self.attempt(|parser| {
                     parser.next()?;
                     let inner = parser.sum()?;
-                    parser.eat(Kind::Close(pair))?;
+                    parser.eat(TokenKind::Close(pair))?;
                     grouped(pair, inner)
                 });
                 grouped.or_else(|| self.attempt(Self::choose))
             }
-            Kind::Boxed | Kind::Phantom => {
+            TokenKind::Boxed | TokenKind::Phantom => {
                 self.next()?;
                 self.braced()
             }
-            kind @ (Kind::Bar | Kind::Vert) => {
+            kind @ (TokenKind::Bar | TokenKind::Vert) => {
                 let inner = self.between(kind, kind)?;
                 Some(Arc::new(Expr::Apply(Function::Abs, vec![inner])))
             }
-            Kind::Norm => {
-                let inner = self.between(Kind::Norm, Kind::Norm)?;
+            TokenKind::Norm => {
+                let inner = self.between(TokenKind::Norm, TokenKind::Norm)?;
                 Some(Arc::new(Expr::Apply(Function::Norm, vec![inner])))
             }
-            Kind::Fraction => {
+            TokenKind::Fraction => {
                 self.next()?;
                 let over = self.braced()?;
                 let under = self.braced()?;
                 self.quotient(over, under).map(Arc::new)
             }
-            Kind::Binomial => {
+            TokenKind::Binomial => {
                 self.next()?;
                 let over = self.braced()?;
                 Some(Arc::new(Expr::Apply(Function::Binomial, vec![over, self.braced()?])))
             }
-            Kind::MatrixStart => self.matrix(Kind::MatrixEnd),
-            Kind::ArrayStart => self.matrix(Kind::ArrayEnd),
-            Kind::DeterminantStart => {
-                let matrix = self.matrix(Kind::DeterminantEnd)?;
+            TokenKind::MatrixStart => self.matrix(TokenKind::MatrixEnd),
+            TokenKind::ArrayStart => self.matrix(TokenKind::ArrayEnd),
+            TokenKind::DeterminantStart => {
+                let matrix = self.matrix(TokenKind::DeterminantEnd)?;
                 Some(Arc::new(Expr::Apply(Function::Determinant, vec![matrix])))
             }
             _ => {
@@ -168,30 +168,30 @@ impl Parser<'_> {
     }
 
     /// A binomial coefficient in TeX's form: `{n \choose k}`.
-    fn choose(&mut self) -> Option<Node> {
-        self.eat(Kind::Open(Pair::Brace))?;
+    fn choose(&mut self) -> Option<SharedExpr> {
+        self.eat(TokenKind::Open(Pair::Brace))?;
         let over = self.sum()?;
-        self.eat(Kind::Choose)?;
+        self.eat(TokenKind::Choose)?;
         let under = self.sum()?;
-        self.eat(Kind::Close(Pair::Brace))?;
+        self.eat(TokenKind::Close(Pair::Brace))?;
         Some(Arc::new(Expr::Apply(Function::Binomial, vec![over, under])))
     }
 
     /// Rows of equal length between `\begin{}`, which is the next token, and `end`.
-    fn matrix(&mut self, end: Kind) -> Option<Node> {
+    fn matrix(&mut self, end: TokenKind) -> Option<SharedExpr> {
         self.next()?;
         let mut entries = Vec::new();
         let mut columns = None;
         loop {
             let start = entries.len();
             entries.push(self.sum()?);
-            while self.eat(Kind::Column).is_some() {
+            while self.eat(TokenKind::Column).is_some() {
                 entries.push(self.sum()?);
             }
             if *columns.get_or_insert(entries.len()) != entries.len() - start {
                 return None;
             }
-            let another = self.eat(Kind::Row).is_some();
+            let another = self.eat(TokenKind::Row).is_some();
             if self.eat(end).is_some() {
                 return Some(Arc::new(Expr::Matrix(Matrix { columns: columns?, entries })));
             }
@@ -201,41 +201,41 @@ impl Parser<'_> {
         }
     }
 
-    fn number(&self, text: &str) -> Option<Node> {
+    fn number(&self, text: &str) -> Option<SharedExpr> {
         let value = number::parse(text)?;
         self.budget.charge_words(number::words(&value))?;
         Some(Arc::new(Expr::Number(Number { value, decimal: text.contains(['.', 'E']) })))
     }
 
     /// A number, a variable, a text.
-    pub(super) fn atom(&mut self) -> Option<Node> {
+    pub(super) fn atom(&mut self) -> Option<SharedExpr> {
         match self.peek()? {
-            Kind::Letter | Kind::Accent => self.variable(),
-            Kind::Number => {
+            TokenKind::Letter | TokenKind::Accent => self.variable(),
+            TokenKind::Number => {
                 let text = self.next()?.text;
                 let number = self.number(text)?;
                 // The base of a numeral is not looked at.
                 self.attempt(Self::subscript);
                 Some(number)
             }
-            Kind::ENotation => {
+            TokenKind::ENotation => {
                 let text = self.next()?.text;
                 self.number(text)
             }
-            Kind::Percent => {
+            TokenKind::Percent => {
                 let text = self.next()?.text;
                 let digits = text.trim_end_matches(['%', '\\', ' ', '\t', '\n', '\r']);
                 Some(Arc::new(Expr::Percent(self.number(digits)?)))
             }
-            Kind::Infinity => {
+            TokenKind::Infinity => {
                 self.next()?;
                 Some(Arc::new(Expr::Constant(super::super::expr::Constant::Infinity)))
             }
-            Kind::LetterE => {
+            TokenKind::LetterE => {
                 self.next()?;
                 Some(super::symbol::named("e".into()))
             }
-            Kind::Differential => {
+            TokenKind::Differential => {
                 let text = self.next()?.text;
                 let variable = text[1..].trim_start().trim_start_matches('\\');
                 Some(super::symbol::named(format!("d{variable}")))
@@ -245,7 +245,7 @@ impl Parser<'_> {
     }
 }
 
-fn grouped(pair: Pair, inner: Node) -> Option<Node> {
+fn grouped(pair: Pair, inner: SharedExpr) -> Option<SharedExpr> {
     let function = match pair {
         Pair::Vert => Function::Abs,
         Pair::Floor | Pair::FloorCorner => Function::Floor,

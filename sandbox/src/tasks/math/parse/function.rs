@@ -2,33 +2,35 @@
 
 use std::sync::Arc;
 
-use super::super::expr::{Constant, Expr, Fold, Function, Node};
+use super::super::expr::{Constant, Expr, Fold, Function, SharedExpr};
 use super::super::number;
-use super::super::token::{Kind, Pair};
+use super::super::token::{Pair, TokenKind};
 use super::Parser;
 
 impl Parser<'_> {
-    pub(super) fn function(&mut self) -> Option<Node> {
+    pub(super) fn function(&mut self) -> Option<SharedExpr> {
         match self.peek()? {
-            Kind::Letter | Kind::Accent => self.undefined(),
-            Kind::Function(function @ (Function::Gcd | Function::Lcm | Function::Max | Function::Min)) => {
+            TokenKind::Letter | TokenKind::Accent => self.undefined(),
+            TokenKind::Function(
+                function @ (Function::Gcd | Function::Lcm | Function::Max | Function::Min),
+            ) => {
                 self.next()?;
                 self.of_several(function)
             }
-            Kind::Function(function) => {
+            TokenKind::Function(function) => {
                 self.next()?;
                 self.of_one(function, false)
             }
-            Kind::Ln => {
+            TokenKind::Ln => {
                 self.next()?;
                 self.of_one(Function::Log, true)
             }
-            Kind::Operator => self.operator(),
-            Kind::Sqrt => self.root(),
-            Kind::Sum | Kind::Product => self.fold(),
-            Kind::Limit => self.limit(),
-            Kind::Integral => self.integral(),
-            Kind::Euler => {
+            TokenKind::Operator => self.operator(),
+            TokenKind::Sqrt => self.root(),
+            TokenKind::Sum | TokenKind::Product => self.fold(),
+            TokenKind::Limit => self.limit(),
+            TokenKind::Integral => self.integral(),
+            TokenKind::Euler => {
                 self.next()?;
                 let e = Arc::new(Expr::Constant(Constant::E));
                 Some(match self.attempt(Self::exponent) {
@@ -41,15 +43,15 @@ impl Parser<'_> {
     }
 
     /// `f(x)`, `f(x, y)`, `f^2(x)`: one argument must be an atom, so that `x(y+1)` is a product.
-    fn undefined(&mut self) -> Option<Node> {
+    fn undefined(&mut self) -> Option<SharedExpr> {
         let name = self.function_name()?;
         let exponent = self.attempt(Self::exponent);
         let wrapped = self.attempt(|parser| {
-            parser.eat(Kind::Open(Pair::Brace))?;
-            matches!(parser.peek()?, Kind::Open(Pair::Paren | Pair::Bracket)).then_some(())
+            parser.eat(TokenKind::Open(Pair::Brace))?;
+            matches!(parser.peek()?, TokenKind::Open(Pair::Paren | Pair::Bracket)).then_some(())
         });
-        let Kind::Open(pair @ (Pair::Paren | Pair::Bracket)) = self.next()?.kind else { return None };
-        let close = Kind::Close(pair);
+        let TokenKind::Open(pair @ (Pair::Paren | Pair::Bracket)) = self.next()?.kind else { return None };
+        let close = TokenKind::Close(pair);
         let single = self.attempt(|parser| {
             let argument = parser.atom()?;
             parser.eat(close)?;
@@ -59,10 +61,10 @@ impl Parser<'_> {
             Some(arguments) => arguments,
             None => {
                 let mut arguments = vec![self.sum()?];
-                self.eat(Kind::Comma)?;
+                self.eat(TokenKind::Comma)?;
                 if self.eat(close).is_none() {
                     arguments.push(self.sum()?);
-                    while self.eat(Kind::Comma).is_some() {
+                    while self.eat(TokenKind::Comma).is_some() {
                         arguments.push(self.sum()?);
                     }
                     self.eat(close)?;
@@ -71,16 +73,16 @@ impl Parser<'_> {
             }
         };
         if wrapped.is_some() {
-            self.eat(Kind::Close(Pair::Brace))?;
+            self.eat(TokenKind::Close(Pair::Brace))?;
         }
         Some(raised(Expr::Call(name, arguments), exponent))
     }
 
     /// Subscript and exponent of a function's name, in either order.
-    fn indices(&mut self) -> (Option<Node>, Option<Node>) {
+    fn indices(&mut self) -> (Option<SharedExpr>, Option<SharedExpr>) {
         let base = |parser: &mut Self| {
             parser.attempt(|parser| {
-                parser.eat(Kind::Underscore)?;
+                parser.eat(TokenKind::Underscore)?;
                 parser.attempt(Self::atom).or_else(|| parser.braced())
             })
         };
@@ -89,10 +91,10 @@ impl Parser<'_> {
         (subscript.or_else(|| base(self)), exponent)
     }
 
-    fn of_one(&mut self, function: Function, natural: bool) -> Option<Node> {
+    fn of_one(&mut self, function: Function, natural: bool) -> Option<SharedExpr> {
         let (subscript, mut exponent) = self.indices();
-        let bracketed =
-            self.attempt(|parser| parser.between(Kind::Open(Pair::Paren), Kind::Close(Pair::Paren)));
+        let bracketed = self
+            .attempt(|parser| parser.between(TokenKind::Open(Pair::Paren), TokenKind::Close(Pair::Paren)));
         let argument = match bracketed {
             Some(argument) => argument,
             None => self.deeper(|parser| parser.product(false))?,
@@ -115,22 +117,22 @@ impl Parser<'_> {
         Some(raised(Expr::Apply(function, arguments), exponent))
     }
 
-    fn of_several(&mut self, function: Function) -> Option<Node> {
+    fn of_several(&mut self, function: Function) -> Option<SharedExpr> {
         let (_, exponent) = self.indices();
-        self.eat(Kind::Open(Pair::Paren))?;
+        self.eat(TokenKind::Open(Pair::Paren))?;
         let mut arguments = vec![self.sum()?];
-        while self.eat(Kind::Comma).is_some() {
+        while self.eat(TokenKind::Comma).is_some() {
             arguments.push(self.sum()?);
         }
-        self.eat(Kind::Close(Pair::Paren))?;
+        self.eat(TokenKind::Close(Pair::Paren))?;
         Some(raised(Expr::Apply(function, arguments), exponent))
     }
 
-    fn operator(&mut self) -> Option<Node> {
+    fn operator(&mut self) -> Option<SharedExpr> {
         self.next()?;
-        self.eat(Kind::Open(Pair::Brace))?;
-        let Kind::OperatorName(name) = self.next()?.kind else { return None };
-        self.eat(Kind::Close(Pair::Brace))?;
+        self.eat(TokenKind::Open(Pair::Brace))?;
+        let TokenKind::OperatorName(name) = self.next()?.kind else { return None };
+        self.eat(TokenKind::Close(Pair::Brace))?;
         match name {
             "gcd" => self.of_several(Function::Gcd),
             "lcm" => self.of_several(Function::Lcm),
@@ -145,12 +147,12 @@ impl Parser<'_> {
         }
     }
 
-    fn root(&mut self) -> Option<Node> {
+    fn root(&mut self) -> Option<SharedExpr> {
         self.next()?;
-        let degree = match self.eat(Kind::Open(Pair::Bracket)) {
+        let degree = match self.eat(TokenKind::Open(Pair::Bracket)) {
             Some(_) => {
                 let degree = self.sum()?;
-                self.eat(Kind::Close(Pair::Bracket))?;
+                self.eat(TokenKind::Close(Pair::Bracket))?;
                 degree
             }
             None => Arc::new(Expr::exact(number::integer(2))),
@@ -160,15 +162,15 @@ impl Parser<'_> {
         Some(Arc::new(Expr::Power(radicand, Arc::new(exponent))))
     }
 
-    fn fold(&mut self) -> Option<Node> {
-        let product = self.next()?.kind == Kind::Product;
+    fn fold(&mut self) -> Option<SharedExpr> {
+        let product = self.next()?.kind == TokenKind::Product;
         let early = self.attempt(Self::exponent);
-        self.eat(Kind::Underscore)?;
-        self.eat(Kind::Open(Pair::Brace))?;
+        self.eat(TokenKind::Underscore)?;
+        self.eat(TokenKind::Open(Pair::Brace))?;
         let variable = self.sum()?;
-        self.eat(Kind::Assign).or_else(|| self.eat(Kind::Equal))?;
+        self.eat(TokenKind::Assign).or_else(|| self.eat(TokenKind::Equal))?;
         let from = self.sum()?;
-        self.eat(Kind::Close(Pair::Brace))?;
+        self.eat(TokenKind::Close(Pair::Brace))?;
         let to = match early {
             Some(to) => to,
             None => self.exponent()?,
@@ -178,20 +180,20 @@ impl Parser<'_> {
     }
 
     /// A limit is read, not worked out.
-    fn limit(&mut self) -> Option<Node> {
+    fn limit(&mut self) -> Option<SharedExpr> {
         self.next()?;
-        self.eat(Kind::Underscore)?;
-        self.eat(Kind::Open(Pair::Brace))?;
+        self.eat(TokenKind::Underscore)?;
+        self.eat(TokenKind::Open(Pair::Brace))?;
         let variable = self.variable()?;
-        self.eat(Kind::Approaches)?;
+        self.eat(TokenKind::Approaches)?;
         let to = self.sum()?;
-        self.eat(Kind::Close(Pair::Brace))?;
+        self.eat(TokenKind::Close(Pair::Brace))?;
         let body = self.deeper(|parser| parser.product(true))?;
         Some(Arc::new(Expr::Call("\\lim".into(), vec![variable, to, body])))
     }
 
     /// An integral is read, not worked out; its differential is a factor of what is integrated.
-    fn integral(&mut self) -> Option<Node> {
+    fn integral(&mut self) -> Option<SharedExpr> {
         self.next()?;
         let (from, to) = self.indices();
         let body = self.sum()?;
@@ -199,7 +201,7 @@ impl Parser<'_> {
     }
 }
 
-fn raised(function: Expr, exponent: Option<Node>) -> Node {
+fn raised(function: Expr, exponent: Option<SharedExpr>) -> SharedExpr {
     let function = Arc::new(function);
     match exponent {
         Some(exponent) => Arc::new(Expr::Power(function, exponent)),

@@ -3,32 +3,32 @@
 use std::sync::Arc;
 
 use super::super::evaluate;
-use super::super::expr::{Domain, Expr, Interval, Node, Relation, RelationKind, SetOperation};
-use super::super::token::{Kind, Pair};
+use super::super::expr::{Domain, Expr, RealInterval, Relation, RelationKind, SetOperation, SharedExpr};
+use super::super::token::{Pair, TokenKind};
 use super::Parser;
 
 impl Parser<'_> {
     /// `names = list`, without further relations in the list.
-    pub(super) fn assignment(&mut self) -> Option<Node> {
+    pub(super) fn assignment(&mut self) -> Option<SharedExpr> {
         let left = self.names()?;
-        self.eat(Kind::In).or_else(|| self.eat(Kind::Assign))?;
+        self.eat(TokenKind::In).or_else(|| self.eat(TokenKind::Assign))?;
         let right = self.rows(false).map(elements_to_answer)?;
         Some(equation(left, right))
     }
 
-    pub(super) fn list(&mut self) -> Option<Node> {
+    pub(super) fn list(&mut self) -> Option<SharedExpr> {
         self.rows(true).map(elements_to_answer)
     }
 
     /// Sets, what is an element of them, and what was made of them.
-    pub(super) fn set_relation(&mut self) -> Option<Node> {
+    pub(super) fn set_relation(&mut self) -> Option<SharedExpr> {
         let named = self.attempt(|parser| {
             let names = parser.names()?;
             let kind = parser.next()?.kind;
             let set = parser.deeper(Self::set_relation)?;
             match kind {
-                Kind::In | Kind::Assign => Some(equation(names, set)),
-                Kind::NotIn => Some(Arc::new(Expr::Not(equation(names, set)))),
+                TokenKind::In | TokenKind::Assign => Some(equation(names, set)),
+                TokenKind::NotIn => Some(Arc::new(Expr::Not(equation(names, set)))),
                 _ => None,
             }
         });
@@ -36,14 +36,14 @@ impl Parser<'_> {
     }
 
     /// `x`, or `(x, y)`.
-    fn names(&mut self) -> Option<Node> {
+    fn names(&mut self) -> Option<SharedExpr> {
         let tuple = self.attempt(|parser| {
-            parser.eat(Kind::Open(Pair::Paren))?;
+            parser.eat(TokenKind::Open(Pair::Paren))?;
             let mut names = vec![parser.variable()?];
-            while parser.eat(Kind::Comma).is_some() {
+            while parser.eat(TokenKind::Comma).is_some() {
                 names.push(parser.variable()?);
             }
-            parser.eat(Kind::Close(Pair::Paren))?;
+            parser.eat(TokenKind::Close(Pair::Paren))?;
             Some(names)
         });
         match tuple {
@@ -53,24 +53,24 @@ impl Parser<'_> {
         }
     }
 
-    fn set_difference(&mut self) -> Option<Node> {
-        self.set_chain(Kind::SetMinus, SetOperation::Difference, Self::set_union)
+    fn set_difference(&mut self) -> Option<SharedExpr> {
+        self.set_chain(TokenKind::SetMinus, SetOperation::Difference, Self::set_union)
     }
 
-    fn set_union(&mut self) -> Option<Node> {
-        self.set_chain(Kind::Union, SetOperation::Union, Self::set_intersection)
+    fn set_union(&mut self) -> Option<SharedExpr> {
+        self.set_chain(TokenKind::Union, SetOperation::Union, Self::set_intersection)
     }
 
-    fn set_intersection(&mut self) -> Option<Node> {
-        self.set_chain(Kind::Intersection, SetOperation::Intersection, Self::set_group)
+    fn set_intersection(&mut self) -> Option<SharedExpr> {
+        self.set_chain(TokenKind::Intersection, SetOperation::Intersection, Self::set_group)
     }
 
     fn set_chain(
         &mut self,
-        sign: Kind,
+        sign: TokenKind,
         operation: SetOperation,
-        operand: fn(&mut Self) -> Option<Node>,
-    ) -> Option<Node> {
+        operand: fn(&mut Self) -> Option<SharedExpr>,
+    ) -> Option<SharedExpr> {
         let mut left = operand(self)?;
         let mut length = 0;
         while self.eat(sign).is_some() {
@@ -82,17 +82,17 @@ impl Parser<'_> {
         (length <= super::MAX_DEPTH).then_some(left)
     }
 
-    fn set_group(&mut self) -> Option<Node> {
+    fn set_group(&mut self) -> Option<SharedExpr> {
         let grouped = self.attempt(|parser| {
-            parser.eat(Kind::Open(Pair::Paren))?;
+            parser.eat(TokenKind::Open(Pair::Paren))?;
             let inner = parser.deeper(Self::set_difference)?;
-            parser.eat(Kind::Close(Pair::Paren))?;
+            parser.eat(TokenKind::Close(Pair::Paren))?;
             Some(inner)
         });
         grouped.or_else(|| self.set_atom())
     }
 
-    fn set_atom(&mut self) -> Option<Node> {
+    fn set_atom(&mut self) -> Option<SharedExpr> {
         self.deeper(|parser| {
             parser
                 .attempt(Self::interval)
@@ -103,16 +103,18 @@ impl Parser<'_> {
     }
 
     /// `(a, b]` and the like; a pair where no interval can be meant.
-    fn interval(&mut self) -> Option<Node> {
+    fn interval(&mut self) -> Option<SharedExpr> {
         use Pair::{Bracket, BracketCommand, Group, Paren, ParenVisual};
-        let Kind::Open(open @ (Paren | ParenVisual | Group | Bracket | BracketCommand)) = self.next()?.kind
+        let TokenKind::Open(open @ (Paren | ParenVisual | Group | Bracket | BracketCommand)) =
+            self.next()?.kind
         else {
             return None;
         };
         let from = self.sum()?;
-        self.eat(Kind::Comma)?;
+        self.eat(TokenKind::Comma)?;
         let to = self.sum()?;
-        let Kind::Close(close @ (Paren | ParenVisual | Group | Bracket | BracketCommand)) = self.next()?.kind
+        let TokenKind::Close(close @ (Paren | ParenVisual | Group | Bracket | BracketCommand)) =
+            self.next()?.kind
         else {
             return None;
         };
@@ -133,34 +135,37 @@ impl Parser<'_> {
             from_open |= left.is_infinite();
             to_open |= right.is_infinite();
         }
-        Some(Arc::new(Expr::Interval(Interval { from, to, from_open, to_open })))
+        Some(Arc::new(Expr::Interval(RealInterval { from, to, from_open, to_open })))
     }
 
-    fn domain(&mut self) -> Option<Node> {
+    fn domain(&mut self) -> Option<SharedExpr> {
         match self.next()?.kind {
-            Kind::Domain(domain) => Some(Arc::new(Expr::Domain(domain))),
-            Kind::Open(Pair::Brace) => {
-                self.eat(Kind::Close(Pair::Brace))?;
+            TokenKind::Domain(domain) => Some(Arc::new(Expr::Domain(domain))),
+            TokenKind::Open(Pair::Brace) => {
+                self.eat(TokenKind::Close(Pair::Brace))?;
                 Some(Arc::new(Expr::Domain(Domain::Empty)))
             }
             _ => None,
         }
     }
 
-    fn tuple(&mut self) -> Option<Node> {
-        let Kind::Open(pair @ (Pair::Paren | Pair::ParenVisual | Pair::Bracket)) = self.next()?.kind else {
+    fn tuple(&mut self) -> Option<SharedExpr> {
+        let TokenKind::Open(pair @ (Pair::Paren | Pair::ParenVisual | Pair::Bracket)) = self.next()?.kind
+        else {
             return None;
         };
         let mut elements = self.rows(true)?.concat();
-        self.eat(Kind::Close(pair))?;
+        self.eat(TokenKind::Close(pair))?;
         if elements.len() == 1 { elements.pop() } else { Some(Arc::new(Expr::Tuple(elements))) }
     }
 
-    fn finite_set(&mut self) -> Option<Node> {
-        let boxed = self.eat(Kind::Boxed).is_some();
-        let Kind::Open(pair @ (Pair::Brace | Pair::BraceVisual)) = self.next()?.kind else { return None };
+    fn finite_set(&mut self) -> Option<SharedExpr> {
+        let boxed = self.eat(TokenKind::Boxed).is_some();
+        let TokenKind::Open(pair @ (Pair::Brace | Pair::BraceVisual)) = self.next()?.kind else {
+            return None;
+        };
         let rows = self.rows(true)?;
-        self.eat(Kind::Close(pair))?;
+        self.eat(TokenKind::Close(pair))?;
         match (boxed, pair) {
             (true, Pair::Brace) => Some(elements_to_answer(rows)),
             (true, _) => None,
@@ -168,24 +173,24 @@ impl Parser<'_> {
         }
     }
 
-    fn rows(&mut self, relations: bool) -> Option<Vec<Vec<Node>>> {
+    fn rows(&mut self, relations: bool) -> Option<Vec<Vec<SharedExpr>>> {
         let mut rows = vec![self.row(relations)?];
-        while self.eat(Kind::Semicolon).is_some() {
+        while self.eat(TokenKind::Semicolon).is_some() {
             rows.push(self.row(relations)?);
         }
         Some(rows)
     }
 
-    fn row(&mut self, relations: bool) -> Option<Vec<Node>> {
+    fn row(&mut self, relations: bool) -> Option<Vec<SharedExpr>> {
         let mut row = self.element(relations)?;
-        while self.eat(Kind::Comma).is_some() {
+        while self.eat(TokenKind::Comma).is_some() {
             row.extend(self.element(relations)?);
         }
         Some(row)
     }
 
     /// One element, or the two of a `±`.
-    fn element(&mut self, relations: bool) -> Option<Vec<Node>> {
+    fn element(&mut self, relations: bool) -> Option<Vec<SharedExpr>> {
         if !relations {
             return self
                 .attempt(Self::plus_minus)
@@ -207,16 +212,17 @@ impl Parser<'_> {
     }
 
     /// A set that is not the beginning of something else.
-    fn lone_set(&mut self) -> Option<Vec<Node>> {
+    fn lone_set(&mut self) -> Option<Vec<SharedExpr>> {
         let set = self.set_atom()?;
-        matches!(self.peek(), None | Some(Kind::Comma | Kind::Semicolon | Kind::Close(_))).then(|| vec![set])
+        matches!(self.peek(), None | Some(TokenKind::Comma | TokenKind::Semicolon | TokenKind::Close(_)))
+            .then(|| vec![set])
     }
 
-    fn plus_minus(&mut self) -> Option<Vec<Node>> {
+    fn plus_minus(&mut self) -> Option<Vec<SharedExpr>> {
         let middle = self.attempt(Self::sum);
-        self.eat(Kind::PlusMinus)?;
+        self.eat(TokenKind::PlusMinus)?;
         let spread = self.sum()?;
-        let minus: Node = Arc::new(Expr::negative(spread.clone()));
+        let minus: SharedExpr = Arc::new(Expr::negative(spread.clone()));
         Some(match middle {
             None => vec![minus, spread],
             Some(middle) => {
@@ -226,15 +232,15 @@ impl Parser<'_> {
     }
 
     /// `a < b = c`.
-    fn relation(&mut self) -> Option<Node> {
+    fn relation(&mut self) -> Option<SharedExpr> {
         let mut last = self.sum()?;
         let mut only_symbols = last.only_symbols();
         let mut chain = Vec::new();
         loop {
             let kind = match self.peek() {
-                Some(Kind::Assign | Kind::Equal) => RelationKind::Equal,
-                Some(Kind::Compare(kind)) => kind,
-                Some(Kind::Approximately) => {
+                Some(TokenKind::Assign | TokenKind::Equal) => RelationKind::Equal,
+                Some(TokenKind::Compare(kind)) => kind,
+                Some(TokenKind::Approximately) => {
                     self.next()?;
                     let right = self.sum()?;
                     // Of a name we take what it is about, of anything else what is more exact.
@@ -260,12 +266,12 @@ impl Parser<'_> {
     }
 }
 
-fn equation(left: Node, right: Node) -> Node {
+fn equation(left: SharedExpr, right: SharedExpr) -> SharedExpr {
     Arc::new(Expr::Relation(Relation { kind: RelationKind::Equal, left, right }))
 }
 
 /// A tuple among sets was meant as a set.
-fn as_set(node: Node) -> Node {
+fn as_set(node: SharedExpr) -> SharedExpr {
     match &*node {
         Expr::Tuple(elements) => Arc::new(Expr::Set(elements.clone())),
         _ => node,
@@ -273,7 +279,7 @@ fn as_set(node: Node) -> Node {
 }
 
 /// One element is itself, several are a set, and so are several rows, of tuples.
-fn elements_to_answer(mut rows: Vec<Vec<Node>>) -> Node {
+fn elements_to_answer(mut rows: Vec<Vec<SharedExpr>>) -> SharedExpr {
     if rows.len() == 1 {
         let mut row = rows.swap_remove(0);
         return if row.len() == 1 { row.swap_remove(0) } else { Arc::new(Expr::Set(row)) };
@@ -281,5 +287,5 @@ fn elements_to_answer(mut rows: Vec<Vec<Node>>) -> Node {
     if rows.iter().all(|row| row.len() == 1) {
         return Arc::new(Expr::Set(rows.concat()));
     }
-    Arc::new(Expr::Set(rows.into_iter().map(|row| Arc::new(Expr::Tuple(row)) as Node).collect()))
+    Arc::new(Expr::Set(rows.into_iter().map(|row| Arc::new(Expr::Tuple(row)) as SharedExpr).collect()))
 }

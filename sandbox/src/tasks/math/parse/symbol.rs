@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::super::expr::{Constant, Expr, Node, Symbol};
-use super::super::token::Kind;
+use super::super::expr::{Constant, Expr, SharedExpr, Symbol};
+use super::super::token::TokenKind;
 use super::Parser;
 
 /// A variable of this name, as it is.
-pub(super) fn named(name: String) -> Node {
+pub(super) fn named(name: String) -> SharedExpr {
     Arc::new(Expr::Symbol(Symbol { name }))
 }
 
 impl Parser<'_> {
     /// A name with subscript and exponent, in either order.
-    pub(super) fn variable(&mut self) -> Option<Node> {
+    pub(super) fn variable(&mut self) -> Option<SharedExpr> {
         let (name, subscript, exponent) = self.name_parts()?;
         if name == "I" {
             return Some(Arc::new(Expr::Constant(Constant::ImaginaryUnit)));
@@ -28,18 +28,18 @@ impl Parser<'_> {
     /// The name of a function and its subscript, as written.
     pub(super) fn function_name(&mut self) -> Option<String> {
         let token = self.next()?;
-        if !matches!(token.kind, Kind::Letter | Kind::Accent) {
+        if !matches!(token.kind, TokenKind::Letter | TokenKind::Accent) {
             return None;
         }
         let subscript = self.attempt(Self::subscript).unwrap_or_default();
         Some(format!("{}{subscript}", token.text.trim()))
     }
 
-    fn name_parts(&mut self) -> Option<(String, Option<String>, Option<Node>)> {
+    fn name_parts(&mut self) -> Option<(String, Option<String>, Option<SharedExpr>)> {
         let token = self.next()?;
         let name = match token.kind {
-            Kind::Letter => token.text.trim().to_owned(),
-            Kind::Accent => accented(token.text)?,
+            TokenKind::Letter => token.text.trim().to_owned(),
+            TokenKind::Accent => accented(token.text)?,
             _ => return None,
         };
         let exponent = self.attempt(Self::exponent);
@@ -50,7 +50,7 @@ impl Parser<'_> {
 
     /// The text of `_a` or `_{...}`, without its spaces.
     pub(super) fn subscript(&mut self) -> Option<String> {
-        self.eat(Kind::Underscore)?;
+        self.eat(TokenKind::Underscore)?;
         let start = self.at;
         let text = |parser: &Self, from: usize, to: usize| -> String {
             parser.tokens[from..to].iter().map(|token| token.text).collect()
@@ -58,19 +58,19 @@ impl Parser<'_> {
         if self.attempt(|parser| parser.deeper(Self::atom)).is_some() {
             return Some(text(self, start, self.at));
         }
-        self.eat(Kind::Open(super::Pair::Brace))?;
+        self.eat(TokenKind::Open(super::Pair::Brace))?;
         self.sum()?;
-        while self.eat(Kind::Comma).is_some() {
+        while self.eat(TokenKind::Comma).is_some() {
             self.sum()?;
         }
         let end = self.at;
-        self.eat(Kind::Close(super::Pair::Brace))?;
+        self.eat(TokenKind::Close(super::Pair::Brace))?;
         Some(text(self, start + 1, end))
     }
 }
 
 /// Names are lower case here, and π is a number under all of its names.
-fn symbol(name: &str, subscript: Option<&str>) -> Node {
+fn symbol(name: &str, subscript: Option<&str>) -> SharedExpr {
     let subscript = match subscript {
         None => String::new(),
         Some(text) if text.chars().count() > 1 => format!("_{{{text}}}"),

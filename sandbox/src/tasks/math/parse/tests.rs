@@ -1,8 +1,8 @@
 use super::*;
 use crate::tasks::math::expr::Constant;
 
-fn read(formula: &str) -> Option<Node> {
-    parse(formula, &Budget::new(100_000))
+fn read(formula: &str) -> Option<SharedExpr> {
+    parse(formula, &StepBudget::new(100_000))
 }
 
 fn is(formula: &str, same: &str) {
@@ -99,19 +99,19 @@ fn of_what_is_nearly_the_same_names_give_way() {
 #[test]
 fn long_numbers_have_their_price_where_they_are_read() {
     for formula in ["1E-800+".repeat(250), format!("x{}+", "+1E800".repeat(200))] {
-        let budget = Budget::new(100_000);
+        let budget = StepBudget::new(100_000);
         assert_eq!(parse(&(formula + "1"), &budget), None);
         assert_eq!(budget.left(), 0);
     }
     let digits = "7".repeat(390);
-    let budget = Budget::new(10_000);
+    let budget = StepBudget::new(10_000);
     assert!(parse(&format!("\\frac{{{digits}}}{{{digits}1}}"), &budget).is_some());
     assert!(budget.left() < 10_000 - 1_600);
 }
 
 #[test]
 fn rows_of_exponents_and_subscripts_are_no_deeper_than_groups() {
-    fn depth(node: &Node) -> u32 {
+    fn depth(node: &SharedExpr) -> u32 {
         1 + node.children().into_iter().map(depth).max().unwrap_or_default()
     }
     for nested in ["x^", "2^", "x_", "2_", "x_1^"] {

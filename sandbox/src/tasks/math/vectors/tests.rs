@@ -1,6 +1,6 @@
 use super::*;
 
-fn check_text(lines: &str) -> Agreement {
+fn check_text(lines: &str) -> VectorAgreement {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), lines).unwrap();
     check_file(file.path()).unwrap()

@@ -44,7 +44,7 @@ impl fmt::Display for Phase {
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum LogEvent {
     /// The learning thread begins something at a version; what it leaves to the other thread has no phase.
     Step(Option<Phase>, u64),
     /// The releasing thread begins something for a version.
@@ -55,7 +55,7 @@ pub(super) enum Event {
 
 /// How long things take undisturbed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::study::kill) struct Pace {
+pub(in crate::study::kill) struct UndisturbedTimes {
     pub(super) start_up: Duration,
     pub(super) checkpoint: Duration,
     pub(super) publication: Duration,
@@ -67,9 +67,9 @@ pub(in crate::study::kill) struct Pace {
 
 /// The log of one process.
 #[derive(Clone, Debug)]
-pub(in crate::study::kill) struct Log(PathBuf);
+pub(in crate::study::kill) struct ProcessLog(PathBuf);
 
-impl Log {
+impl ProcessLog {
     pub(super) fn new(path: PathBuf) -> Self {
         Self(path)
     }
@@ -94,31 +94,33 @@ impl Log {
     }
 
     /// How long things took in a whole run.
-    pub(in crate::study::kill) fn pace(&self) -> anyhow::Result<Pace> {
+    pub(in crate::study::kill) fn pace(&self) -> anyhow::Result<UndisturbedTimes> {
         let text = fs::read_to_string(&self.0)?;
         let time = |line: &str| humantime::parse_rfc3339(line.split_whitespace().next()?).ok();
         let begun = text.lines().find_map(time).context("the learner's log has no time")?;
-        let events: Vec<(SystemTime, Event)> =
+        let events: Vec<(SystemTime, LogEvent)> =
             text.lines().filter_map(|line| Some((time(line)?, event(line)?))).collect();
-        let steps = || events.iter().filter(|(_, event)| matches!(event, Event::Step(..))).map(|(at, _)| at);
+        let steps =
+            || events.iter().filter(|(_, event)| matches!(event, LogEvent::Step(..))).map(|(at, _)| at);
         let first = steps().next().context("the learner's log names no step")?;
         let mean = |times: Vec<Duration>| {
             times.iter().sum::<Duration>().checked_div(u32::try_from(times.len()).ok()?)
         };
         let between = |(from, to): (&SystemTime, &SystemTime)| to.duration_since(*from).unwrap_or_default();
-        let all = |is: &dyn Fn(&Event) -> bool| -> Vec<SystemTime> {
+        let all = |is: &dyn Fn(&LogEvent) -> bool| -> Vec<SystemTime> {
             events.iter().filter(|(_, event)| is(event)).map(|(at, _)| *at).collect()
         };
-        let begun_of = |phase| all(&move |event| matches!(event, Event::Begun(found, _) if *found == phase));
+        let begun_of =
+            |phase| all(&move |event| matches!(event, LogEvent::Begun(found, _) if *found == phase));
         let of = |phase| {
-            let ended = all(&move |event| matches!(event, Event::Ended(found, _) if *found == phase));
+            let ended = all(&move |event| matches!(event, LogEvent::Ended(found, _) if *found == phase));
             mean(begun_of(phase).iter().zip(&ended).map(between).collect()).unwrap_or_default()
         };
         let published = begun_of(Phase::Publication);
         let period = mean(published.iter().zip(published.iter().skip(1)).map(between).collect());
         let finished = text.lines().find(|line| line.contains(" finished · ")).and_then(time);
         let end = finished.zip(steps().next_back()).map(|(finished, begun)| between((begun, &finished)));
-        Ok(Pace {
+        Ok(UndisturbedTimes {
             start_up: between((&begun, first)),
             checkpoint: of(Phase::Checkpoint),
             publication: of(Phase::Publication),
@@ -143,7 +145,7 @@ pub(super) struct Tail {
 
 impl Tail {
     /// What the learner has said since the last look.
-    pub(super) fn events(&mut self) -> anyhow::Result<Vec<Event>> {
+    pub(super) fn events(&mut self) -> anyhow::Result<Vec<LogEvent>> {
         let file = match &mut self.file {
             Some(file) => file,
             None => match File::open(&self.path) {
@@ -160,7 +162,7 @@ impl Tail {
 }
 
 /// What a line says of the learner's course, if anything.
-fn event(line: &str) -> Option<Event> {
+fn event(line: &str) -> Option<LogEvent> {
     let after = |words: &str| Some(line.split_once(words)?.1);
     let number = |text: &str| {
         let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit());
@@ -174,15 +176,15 @@ fn event(line: &str) -> Option<Event> {
             "Finish" => Some(Phase::End),
             _ => None,
         };
-        return Some(Event::Step(phase, number(version)?));
+        return Some(LogEvent::Step(phase, number(version)?));
     }
     let begun = [(" writing the checkpoint of v", Phase::Checkpoint), (" publishing v", Phase::Publication)];
     let ended = [(" wrote the checkpoint of v", Phase::Checkpoint), (" published v", Phase::Publication)];
     let find = |words: [(&str, Phase); 2]| {
         words.into_iter().find_map(|(words, phase)| Some((phase, number(after(words)?)?)))
     };
-    let begun = find(begun).map(|(phase, version)| Event::Begun(phase, version));
-    begun.or_else(|| find(ended).map(|(phase, version)| Event::Ended(phase, version)))
+    let begun = find(begun).map(|(phase, version)| LogEvent::Begun(phase, version));
+    begun.or_else(|| find(ended).map(|(phase, version)| LogEvent::Ended(phase, version)))
 }
 
 #[cfg(test)]
@@ -208,7 +210,7 @@ mod tests {
     #[test]
     fn a_log_is_followed_line_by_line() {
         let dir = tempfile::tempdir().unwrap();
-        let log = Log::new(dir.path().join("log"));
+        let log = ProcessLog::new(dir.path().join("log"));
         let mut tail = log.follow();
         assert_eq!(tail.events().unwrap(), []);
         let mut file = File::create(&log.0).unwrap();
@@ -216,17 +218,20 @@ mod tests {
         let (first, rest) = text.split_at(text.find("(6)").unwrap());
         file.write_all(first.as_bytes()).unwrap();
         let (checkpoint, publication) = (Phase::Checkpoint, Phase::Publication);
-        let found =
-            [Event::Step(Some(Phase::Update), 4), Event::Begun(publication, 4), Event::Ended(publication, 4)];
+        let found = [
+            LogEvent::Step(Some(Phase::Update), 4),
+            LogEvent::Begun(publication, 4),
+            LogEvent::Ended(publication, 4),
+        ];
         assert_eq!(tail.events().unwrap(), found);
         file.write_all(rest.as_bytes()).unwrap();
         let rest = [
-            Event::Step(None, 6),
-            Event::Begun(checkpoint, 6),
-            Event::Ended(checkpoint, 6),
-            Event::Begun(publication, 6),
-            Event::Ended(publication, 6),
-            Event::Step(Some(Phase::End), 6),
+            LogEvent::Step(None, 6),
+            LogEvent::Begun(checkpoint, 6),
+            LogEvent::Ended(checkpoint, 6),
+            LogEvent::Begun(publication, 6),
+            LogEvent::Ended(publication, 6),
+            LogEvent::Step(Some(Phase::End), 6),
         ];
         assert_eq!(tail.events().unwrap(), rest);
         let pace = log.pace().unwrap();

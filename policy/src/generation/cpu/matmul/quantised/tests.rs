@@ -1,9 +1,9 @@
 use half::bf16;
 
 use super::super::super::simd::Processor;
-use super::super::activations::{Activations, Packing};
+use super::super::activations::{PackedActivations, Packing};
 use super::super::tests::{bits, numbers, packed_as};
-use super::super::{Multiplier, Output, Update, WeightRows};
+use super::super::{Multiplier, OutputMatrix, OutputUpdate, WeightRows};
 use super::*;
 use crate::model::weights::{DType, RawTensor};
 
@@ -69,9 +69,9 @@ fn product(processor: Processor, weight: &[u8], format: Format, x: &[f32], input
     let weight = WeightRows::new(weight, format, inputs);
     let lines = packed_as(Packing::Int8, x, inputs);
     let mut y = vec![f32::NAN; x.len() / inputs * weight.len()];
-    let output = Output::new(&mut y, weight.len());
-    let x = Activations::new(&lines, inputs, Packing::Int8);
-    Multiplier::new(processor).product(weight, 0..weight.len(), x, output, Update::Set);
+    let output = OutputMatrix::new(&mut y, weight.len());
+    let x = PackedActivations::new(&lines, inputs, Packing::Int8);
+    Multiplier::new(processor).product(weight, 0..weight.len(), x, output, OutputUpdate::Set);
     y
 }
 

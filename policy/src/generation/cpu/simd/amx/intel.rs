@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 
 use super::super::{LANES, Line};
-use super::{INPUTS, PAIR, Put, Rows, Sums, TILE, Tile};
+use super::{AmxRows, INPUTS, PAIR, Put, Sums, TILE, Tile};
 
 /// Bytes of the inputs of a tile in a row of weights.
 const ROW_BYTES: usize = 2 * INPUTS;
@@ -119,7 +119,7 @@ impl Unit {
     /// unless the rows themselves have yet to be read. Where both tiles are the same, the sums of the second are zeros.
     ///
     /// Panics when a row is shorter than the inputs, or tiles are not equally many.
-    pub(crate) fn multiply(&self, rows: Rows<'_>, x: [&[Tile]; 2], ahead: &[u8], sums: &mut Sums) {
+    pub(crate) fn multiply(&self, rows: AmxRows<'_>, x: [&[Tile]; 2], ahead: &[u8], sums: &mut Sums) {
         let steps = x[0].len();
         assert!(steps > 0 && x[1].len() == steps, "tokens have equally many inputs");
         let holds = |bytes: &[u8], stride: usize| {
@@ -128,18 +128,18 @@ impl Unit {
         // SAFETY: there are all rows, each of at least `steps` times 64 bytes, and as many tiles of each `x`.
         unsafe {
             match rows {
-                Rows::Near { bytes, stride } => {
+                AmxRows::Near { bytes, stride } => {
                     holds(bytes, stride);
                     let weights = [bytes.as_ptr(), bytes[TILE * stride..].as_ptr()];
                     side_by_side(weights, stride, ROW_BYTES, x, ahead, sums);
                 }
-                Rows::Far { bytes, stride } => {
+                AmxRows::Far { bytes, stride } => {
                     holds(bytes, stride);
                     for odd in 0..PAIR / TILE {
                         every_other(bytes[odd * stride..].as_ptr(), PAIR / TILE * stride, x, odd, sums);
                     }
                 }
-                Rows::Tiles(tiles) => {
+                AmxRows::Tiles(tiles) => {
                     assert!(tiles.iter().all(|tiles| tiles.len() == steps), "rows are as long as x");
                     let weights = tiles.map(|tiles| tiles.as_ptr().cast());
                     side_by_side(weights, size_of::<Line>(), size_of::<Tile>(), x, ahead, sums);

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU32;
 
 use super::super::{LANES, Line};
-use super::{Put, Rows, Sums, Tile};
+use super::{AmxRows, Put, Sums, Tile};
 
 /// As on Intel's processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Unit {
         match self.0 {}
     }
 
-    pub(crate) fn multiply(&self, _: Rows<'_>, _: [&[Tile]; 2], _: &[u8], _: &mut Sums) {
+    pub(crate) fn multiply(&self, _: AmxRows<'_>, _: [&[Tile]; 2], _: &[u8], _: &mut Sums) {
         match self.0 {}
     }
 

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 use std::ops::Range;
 
-use super::{Attention, Inputs};
+use super::{AttentionInputs, AttentionShape};
 use crate::math;
-use crate::training::decoder::cpu::matmul::{Onto, Threads, View, product};
+use crate::training::decoder::cpu::matmul::{MatrixView, Onto, Threads, product};
 
 /// What the forward left, with the gradient of its result.
 #[derive(Clone, Copy)]
@@ -43,11 +43,11 @@ struct Tiles {
     normalisers: Vec<f32>,
 }
 
-impl Attention<'_> {
+impl AttentionShape<'_> {
     /// Gradients of queries, keys and values.
     pub(in crate::training::decoder::cpu) fn backward(
         &self,
-        inputs: Inputs<'_>,
+        inputs: AttentionInputs<'_>,
         results: Results<'_>,
         grads: Outputs<'_>,
     ) {
@@ -79,12 +79,18 @@ impl Attention<'_> {
     }
 
     /// Adds what one tile of queries contributes.
-    fn retrace(&self, inputs: Inputs<'_>, task: &mut Task<'_>, queries: &Range<usize>, tiles: &mut Tiles) {
+    fn retrace(
+        &self,
+        inputs: AttentionInputs<'_>,
+        task: &mut Task<'_>,
+        queries: &Range<usize>,
+        tiles: &mut Tiles,
+    ) {
         let (head, dim) = (task.head, self.dim);
         let rows = queries.len() * self.group;
         let first = task.sequence.start;
         let q = self.queries(inputs.q, head, first + queries.start, queries.len());
-        let d_out = View::new(&tiles.d_out[..rows * dim], rows, dim);
+        let d_out = MatrixView::new(&tiles.d_out[..rows * dim], rows, dim);
         let (means, normalisers) = (&tiles.means[..rows], &tiles.normalisers[..rows]);
         let span = self.group * dim;
         let dq = &mut task.grads.dq[queries.start * span..queries.end * span];
@@ -111,7 +117,7 @@ impl Attention<'_> {
                     }
                 },
             );
-            let (p, ds) = (View::new(p, rows, keys), View::new(dp, rows, keys));
+            let (p, ds) = (MatrixView::new(p, rows, keys), MatrixView::new(dp, rows, keys));
             let tile = key * dim..(key + keys) * dim;
             product(p.t(), d_out, &mut task.grads.dv[tile.clone()], Onto::Add, Threads::One);
             product(ds.t(), q, &mut task.grads.dk[tile], Onto::Add, Threads::One);
@@ -122,7 +128,7 @@ impl Attention<'_> {
 }
 
 impl Tiles {
-    fn new(shape: &Attention<'_>) -> Self {
+    fn new(shape: &AttentionShape<'_>) -> Self {
         let rows = shape.query_tokens * shape.group;
         let zeros = |width: usize| vec![0.0; rows * width];
         Self {
@@ -137,7 +143,7 @@ impl Tiles {
     /// Gathers what the queries of a tile have to do with, from their rows.
     fn stack(
         &mut self,
-        shape: &Attention<'_>,
+        shape: &AttentionShape<'_>,
         results: Results<'_>,
         task: &Task<'_>,
         queries: &Range<usize>,

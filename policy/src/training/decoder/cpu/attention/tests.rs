@@ -25,8 +25,8 @@ fn case(rows: usize) -> Case {
 }
 
 /// Results and the gradients of queries, keys and values.
-fn run(attention: &Attention<'_>, case: &Case) -> [Vec<f32>; 4] {
-    let inputs = Inputs { q: &case.q, k: &case.k, v: &case.v };
+fn run(attention: &AttentionShape<'_>, case: &Case) -> [Vec<f32>; 4] {
+    let inputs = AttentionInputs { q: &case.q, k: &case.k, v: &case.v };
     let mut out = vec![f32::NAN; case.q.len()];
     let mut normalisers = vec![f32::NAN; case.q.len() / DIM];
     attention.forward(inputs, &mut out, &mut normalisers);
@@ -61,7 +61,7 @@ fn exact(sequences: &[Range<usize>], case: &Case, row: usize, head: usize) -> Ve
 fn results_are_those_of_the_definition() {
     let sequences = [0..7, 7..8, 8..20];
     let case = case(20);
-    let [out, ..] = run(&Attention::new(&sequences, KV_HEADS, GROUP, DIM), &case);
+    let [out, ..] = run(&AttentionShape::new(&sequences, KV_HEADS, GROUP, DIM), &case);
     for row in 0..20 {
         for head in 0..KV_HEADS * GROUP {
             let found = &out[(row * KV_HEADS * GROUP + head) * DIM..][..DIM];
@@ -77,10 +77,10 @@ fn results_are_those_of_the_definition() {
 fn borders_of_tiles_do_not_matter() {
     let sequences = [0..7, 7..8, 8..20];
     let case = case(20);
-    let whole = run(&Attention::new(&sequences, KV_HEADS, GROUP, DIM), &case);
+    let whole = run(&AttentionShape::new(&sequences, KV_HEADS, GROUP, DIM), &case);
     for (query_tokens, key_tokens) in [(1, 1), (2, 3), (3, 2), (5, 4), (4, 20)] {
-        let shape = Attention::new(&sequences, KV_HEADS, GROUP, DIM);
-        let tiled = run(&Attention { query_tokens, key_tokens, ..shape }, &case);
+        let shape = AttentionShape::new(&sequences, KV_HEADS, GROUP, DIM);
+        let tiled = run(&AttentionShape { query_tokens, key_tokens, ..shape }, &case);
         for (part, (tiled, whole)) in tiled.iter().zip(&whole).enumerate() {
             for (a, b) in tiled.iter().zip(whole) {
                 assert!(

@@ -8,11 +8,12 @@ use crate::training::decoder::tests::families;
 fn run(decoder: &Decoder, tile_rows: usize, tile_columns: usize, most_kept: usize) -> [Vec<f32>; 5] {
     let parameters = parameters::lock(decoder.vars());
     let weights = parameters::slices(&parameters).unwrap();
-    let head = Head { tile_rows, tile_columns, most_kept, ..Head::new(decoder, &weights, None) };
+    let head =
+        DecoderHead { tile_rows, tile_columns, most_kept, ..DecoderHead::new(decoder, &weights, None) };
     let x: Vec<f32> = (0..9 * head.hidden()).map(|i| (i as f32 * 0.37).sin()).collect();
     let targets: Vec<Target> =
         [0usize, 2, 3, 4, 5, 8].iter().map(|row| Target { row: *row, token: *row as u32 * 3 % 13 }).collect();
-    let mut scratch = Scratch::default();
+    let mut scratch = HeadScratch::default();
     let (scores, normalisers) = head.score(&x, &targets, &mut scratch);
     let d_logp: Vec<f32> = (0..6).map(|i| (i as f32).cos()).collect();
     let d_entropy: Vec<f32> = (0..6).map(|i| (i as f32).sin()).collect();

@@ -10,7 +10,7 @@ use seccompiler::{BpfProgram, SeccompAction, sock_filter};
 
 /// What a number leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SyscallAction {
     Allow,
     /// The call fails as on a kernel without it.
     Refuse,
@@ -40,17 +40,21 @@ const IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
 /// Puts a search for these numbers of an architecture in front of a list. All other numbers are refused.
-pub(super) fn before(list: BpfProgram, architecture: u32, verdicts: &BTreeMap<u32, Verdict>) -> BpfProgram {
+pub(super) fn before(
+    list: BpfProgram,
+    architecture: u32,
+    verdicts: &BTreeMap<u32, SyscallAction>,
+) -> BpfProgram {
     let mut program = vec![
         instruction(LOAD, 0, 0, ARCHITECTURE),
         instruction(IF_EQUAL, 1, 0, architecture),
-        give(Verdict::Kill),
+        give(SyscallAction::Kill),
         instruction(LOAD, 0, 0, NUMBER),
     ];
     bisect(&ranges(verdicts), &mut program);
     let end = program.len();
     for (place, instruction) in program.iter_mut().enumerate() {
-        if *instruction == give(Verdict::Inspect) {
+        if *instruction == give(SyscallAction::Inspect) {
             instruction.k = (end - place - 1) as u32;
         }
     }
@@ -59,20 +63,20 @@ pub(super) fn before(list: BpfProgram, architecture: u32, verdicts: &BTreeMap<u3
 }
 
 /// Where the verdict changes: the first number of each range, in order.
-fn ranges(verdicts: &BTreeMap<u32, Verdict>) -> Vec<(u32, Verdict)> {
-    let mut ranges = vec![(0, Verdict::Refuse)];
+fn ranges(verdicts: &BTreeMap<u32, SyscallAction>) -> Vec<(u32, SyscallAction)> {
+    let mut ranges = vec![(0, SyscallAction::Refuse)];
     for (&number, &verdict) in verdicts {
         // A gap was begun after the number before; if there is none, this range takes its place.
         ranges.pop_if(|(start, _)| *start == number);
         if ranges.last().is_none_or(|(_, before)| *before != verdict) {
             ranges.push((number, verdict));
         }
-        ranges.push((number + 1, Verdict::Refuse));
+        ranges.push((number + 1, SyscallAction::Refuse));
     }
     ranges
 }
 
-fn bisect(ranges: &[(u32, Verdict)], program: &mut BpfProgram) {
+fn bisect(ranges: &[(u32, SyscallAction)], program: &mut BpfProgram) {
     let (below, above) = ranges.split_at(ranges.len() / 2);
     match (below, above) {
         ([], [(_, verdict)]) => program.push(give(*verdict)),
@@ -90,13 +94,13 @@ fn bisect(ranges: &[(u32, Verdict)], program: &mut BpfProgram) {
 }
 
 /// The instruction that ends the search.
-fn give(verdict: Verdict) -> sock_filter {
+fn give(verdict: SyscallAction) -> sock_filter {
     let action = match verdict {
-        Verdict::Allow => SeccompAction::Allow,
-        Verdict::Refuse => super::REFUSED,
-        Verdict::Kill => SeccompAction::KillProcess,
+        SyscallAction::Allow => SeccompAction::Allow,
+        SyscallAction::Refuse => super::REFUSED,
+        SyscallAction::Kill => SeccompAction::KillProcess,
         // How far is not known yet.
-        Verdict::Inspect => return instruction(GO, 0, 0, u32::MAX),
+        SyscallAction::Inspect => return instruction(GO, 0, 0, u32::MAX),
     };
     instruction(RETURN, 0, 0, action.into())
 }
