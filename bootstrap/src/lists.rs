@@ -1,5 +1,5 @@
-//! Peer lists from the keeper's side: [`draft`] reads what the keeper wrote, [`sign`] makes a list of it, [`show`]
-//! says what a list holds and whether it would be believed.
+//! Peer lists from the keeper's side: [`draft`] reads what the keeper wrote, [`sign`] makes a list
+//! of it, [`show`] says what a list holds and whether it would be believed.
 
 pub mod draft;
 mod error;

@@ -13,7 +13,8 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// What is logged unless `RUST_LOG` says otherwise. A first node that knows no other peer yet is nothing to warn of.
+/// What is logged unless `RUST_LOG` says otherwise. A first node that knows no other peer yet is
+/// nothing to warn of.
 const LOG: &str = "warn,libp2p_kad::behaviour=error";
 
 fn main() -> ExitCode {

@@ -1,6 +1,7 @@
 //! The boot node: a peer with a fixed address that keeps the DHT together.
 //!
-//! It is a DHT server that takes no work: it subscribes to no gossip, answers no control request, accepts no stream.
+//! It is a DHT server that takes no work: it subscribes to no gossip, answers no control
+//! request, accepts no stream.
 
 mod error;
 mod status;
@@ -114,7 +115,8 @@ async fn serve(
             event = events.recv() => match event {
                 Some(HostEvent::Connected { .. }) => status.connected(),
                 Some(HostEvent::Disconnected { .. }) => status.disconnected(),
-                // Dropping the reply tells the peer that it asked the wrong one; without topics there is no gossip.
+                // Dropping the reply tells the peer that it asked the wrong one; without topics
+                // there is no gossip.
                 Some(HostEvent::Request { .. } | HostEvent::Gossip { .. }) => status.refused(),
                 None => return Err(BootNodeError::NetworkStopped),
             },

@@ -1,5 +1,5 @@
-//! Problems of `code` from whoever founds a run, and responses of a policy to them: whatever is a problem can be judged within the
-//! limits, and a response's program is what stands in its block.
+//! Problems of `code` from whoever founds a run, and responses of a policy to them: whatever is a
+//! problem can be judged within the limits, and a response's program is what stands in its block.
 #![no_main]
 
 use echo_fuzz::{Edit, edited, suite};

@@ -1,12 +1,13 @@
-//! Outputs of judged programs: no checker may panic, quote them at length, or call what equals the answer wrong; and what the plainest
-//! of them accept is what a few lines accept that split, parse and compare.
+//! Outputs of judged programs: no checker may panic, quote them at length, or call what equals
+//! the answer wrong; and what the plainest of them accept is what a few lines accept that
+//! split, parse and compare.
 #![no_main]
 
 use echo_sandbox::programs::checkers::{Checker, CheckerVerdict, check};
 use libfuzzer_sys::fuzz_target;
 
-/// Longest message, in bytes: two doubles and an error in full, or two quotes of at most 64 bytes, each of which may become a
-/// replacement character of three.
+/// Longest message, in bytes: two doubles and an error in full, or two quotes of at most 64 bytes,
+/// each of which may become a replacement character of three.
 const MAX_MESSAGE: usize = 1200;
 
 /// What an output may begin with and an answer may not.

@@ -1,5 +1,6 @@
-//! What clients and judged programs say to those who judge: calls and replies, the channel of functions, messages of zygotes. Readers
-//! stay within what they were given, what was written is read as it was, and a suite that passes its checks is within its limits.
+//! What clients and judged programs say to those who judge: calls and replies, the channel of
+//! functions, messages of zygotes. Readers stay within what they were given, what was written is
+//! read as it was, and a suite that passes its checks is within its limits.
 #![no_main]
 
 use std::fmt::Debug;

@@ -1,4 +1,5 @@
-//! Files that tasks are made of, from whoever founds a run: whatever is a data set asks within its limits and pays its own solutions.
+//! Files that tasks are made of, from whoever founds a run: whatever is a data set asks within its
+//! limits and pays its own solutions.
 #![no_main]
 
 use echo_protocol::run::charter::TaskSpec;

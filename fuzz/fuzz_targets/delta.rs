@@ -1,4 +1,5 @@
-//! Deltas from strangers must neither panic nor allocate beyond the chunk, and whatever is encoded must come out again.
+//! Deltas from strangers must neither panic nor allocate beyond the chunk, and whatever is encoded
+//! must come out again.
 #![no_main]
 
 use echo_fuzz::{Edit, edited, tiled};

@@ -1,4 +1,5 @@
-//! Frames from strangers: no length makes a reader hold more than its cap, and what is written is read as it was.
+//! Frames from strangers: no length makes a reader hold more than its cap, and what is written is
+//! read as it was.
 #![no_main]
 
 use std::sync::OnceLock;

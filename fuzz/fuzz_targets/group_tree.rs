@@ -1,4 +1,5 @@
-//! Group trees from strangers: decoding must not panic, what passes is canonical, and only the piece's own bytes verify.
+//! Group trees from strangers: decoding must not panic, what passes is canonical, and only the
+//! piece's own bytes verify.
 #![no_main]
 
 use echo_fuzz::{Edit, edited, tiled};

@@ -1,4 +1,5 @@
-//! Groups from a neighbour: only a piece's own bytes are kept, whoever sends others is to blame, and a restart keeps what was kept.
+//! Groups from a neighbour: only a piece's own bytes are kept, whoever sends others is to blame,
+//! and a restart keeps what was kept.
 #![no_main]
 
 use std::fs;
@@ -20,7 +21,8 @@ const MAX_STEPS: usize = 12;
 /// Bytes of a leaf.
 const LEAF_BYTES: usize = 32;
 
-/// What happens: which of [`step`]'s kinds, a group, how many leaves more than are right, and changes of what is sent or on disk.
+/// What happens: which of [`step`]'s kinds, a group, how many leaves more than are right, and
+/// changes of what is sent or on disk.
 type Step = (u8, u8, u8, Vec<Edit>);
 
 fuzz_target!(|input: (u32, &[u8], Vec<Step>)| {
@@ -84,7 +86,8 @@ impl Node {
         Ok(if self.have == all { Written::Whole } else { Written::Partial })
     }
 
-    /// The process ends, the disk changes what is unfinished, and the next process takes it up: no group that is not the piece's own.
+    /// The process ends, the disk changes what is unfinished, and the next process takes it up: no
+    /// group that is not the piece's own.
     fn restart(&mut self, edits: &[Edit]) {
         let path = dir().join("partial").join(self.piece.id.to_string());
         let damaged = !edits.is_empty()

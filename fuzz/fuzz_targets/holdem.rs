@@ -1,4 +1,5 @@
-//! Actions, answers and records from strangers must neither panic nor make or lose a chip, and what was played replays.
+//! Actions, answers and records from strangers must neither panic nor make or lose a chip, and
+//! what was played replays.
 #![no_main]
 
 use echo_protocol::wire::rng::Draws;

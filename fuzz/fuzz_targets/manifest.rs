@@ -1,4 +1,5 @@
-//! Manifests from strangers: decoding and checking must not panic, and what is sound has sound ranges, pieces and recipes.
+//! Manifests from strangers: decoding and checking must not panic, and what is sound has sound
+//! ranges, pieces and recipes.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -100,7 +101,8 @@ fn before(manifest: &Manifest) -> Option<Manifest> {
     Some(before)
 }
 
-/// Whoever follows a recipe has every chunk of the newest version in the end, and fetches what the recipe says.
+/// Whoever follows a recipe has every chunk of the newest version in the end, and fetches
+/// what the recipe says.
 fn check_recipe(versions: &[Arc<Manifest>], held: impl Fn(&ContentId) -> bool) {
     let recipe = FetchPlan::of(versions, &held);
     let (mut here, mut bytes) = (BTreeSet::new(), 0);

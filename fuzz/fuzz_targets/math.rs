@@ -1,7 +1,9 @@
-//! Mathematical answers from strangers: whatever they are, judging takes the work that its budgets allow, and says the same twice; a
-//! number is itself and no other, and what is framed is read as it would be alone.
+//! Mathematical answers from strangers: whatever they are, judging takes the work that its budgets
+//! allow, and says the same twice; a number is itself and no other, and what is framed is read as
+//! it would be alone.
 //!
-//! Work is counted in what is allocated, which a clock does not change: a loop that its budget does not see shows there.
+//! Work is counted in what is allocated, which a clock does not change: a loop that its budget does
+//! not see shows there.
 #![no_main]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,4 +1,5 @@
-//! Messages from strangers: decoding must not panic, what is read is written in one form, and what is checked is within its bounds.
+//! Messages from strangers: decoding must not panic, what is read is written in one form, and what
+//! is checked is within its bounds.
 #![no_main]
 
 use std::collections::BTreeMap;

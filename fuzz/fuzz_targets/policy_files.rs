@@ -1,5 +1,6 @@
-//! Files that come with a policy: a model's configuration and its tensors, its tokenizer, its chat template. None panics, what is read is
-//! within its limits and is written as what is read, a policy's own samples pass its audit, and a template writes no more than it may.
+//! Files that come with a policy: a model's configuration and its tensors, its tokenizer, its chat
+//! template. None panics, what is read is within its limits and is written as what is read, a
+//! policy's own samples pass its audit, and a template writes no more than it may.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -27,7 +28,8 @@ const NEW_TOKENS: u32 = 4;
 const SAMPLES: u32 = 2;
 const SEED: [u8; 32] = [7; 32];
 
-// The first byte says which file it is. A zero byte stands between two files, and in front of a text for a tokenizer.
+// The first byte says which file it is. A zero byte stands between two files, and in front of a
+// text for a tokenizer.
 fuzz_target!(|input: &[u8]| {
     forgive_libraries();
     let Some((kind, files)) = input.split_first() else { return };
@@ -76,7 +78,8 @@ fn read_config(text: &str, elements: &[u8]) {
     }
 }
 
-/// A policy of any weights draws tokens that it has, or says what is wrong with its logits; and finds nothing wrong with its own draws.
+/// A policy of any weights draws tokens that it has, or says what is wrong with its logits; and
+/// finds nothing wrong with its own draws.
 fn generate(policy: &Arc<Policy>) {
     let vocabulary = policy.config().vocab_size;
     let request = SampleRequest {
@@ -170,7 +173,8 @@ fn read_dialogue(template: &[u8], text: &str) {
         if around.len() > MAX_AROUND {
             continue;
         }
-        // Where the template does no more than to put the text into its own, and not into the name of a token.
+        // Where the template does no more than to put the text into its own, and not into the
+        // name of a token.
         let inserted = (0..=around.len()).filter(|at| around.is_char_boundary(*at)).any(|at| {
             let (before, behind) = around.split_at(at);
             whole.len() == around.len() + text.len()
@@ -208,8 +212,9 @@ fn render(template: &ChatTemplate, messages: &Value) {
     }
 }
 
-/// Panics within the `tokenizers` crate and those of the template engine's own code are caught where they matter, and errors like any
-/// other: they are no finding. What a template calls of ours must not panic.
+/// Panics within the `tokenizers` crate and those of the template engine's own code are caught
+/// where they matter, and errors like any other: they are no finding. What a template calls of
+/// ours must not panic.
 fn forgive_libraries() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

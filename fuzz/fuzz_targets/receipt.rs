@@ -1,4 +1,5 @@
-//! Receipts, also those that the learner did sign: an account counts what a small model of it counts, whatever the order.
+//! Receipts, also those that the learner did sign: an account counts what a small model of it
+//! counts, whatever the order.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,8 @@ const MAX_PILE: usize = 24;
 /// Where numbers of receipts begin, each beside a place where counting may go wrong.
 const BASES: [u64; 4] = [0, SEQUENCE_STRETCH - 128, 7 * SEQUENCE_STRETCH, u64::MAX - 255];
 
-/// What a receipt says: whose it is (0: as it has to be), its number, its order, its group, its trajectories and rewards.
+/// What a receipt says: whose it is (0: as it has to be), its number, its order, its group,
+/// its trajectories and rewards.
 type Said = (u8, (u8, u8), u8, u8, u32, i16);
 
 fuzz_target!(|input: ((u8, u8), Vec<Said>, Vec<Edit>, &[u8])| {
@@ -63,7 +65,8 @@ fn account(pile: &[Signed<Receipt>], from: u64) -> (Account, Vec<Range<u64>>) {
     (account, gaps)
 }
 
-/// Compares an account with the model: a number and an order count where they come first. Returns the numbers that count.
+/// Compares an account with the model: a number and an order count where they come first. Returns
+/// the numbers that count.
 fn compare(pile: &[(NodeKey, Receipt)], (account, gaps): &(Account, Vec<Range<u64>>)) -> BTreeSet<u64> {
     let (mut counted, mut orders) = (BTreeMap::new(), BTreeSet::new());
     let (mut copies, mut wrong, mut trajectories) = (0, 0, 0);
@@ -86,7 +89,8 @@ fn compare(pile: &[(NodeKey, Receipt)], (account, gaps): &(Account, Vec<Range<u6
     counted.into_keys().collect()
 }
 
-/// A gap ends at a number that is here and holds none; it begins behind one, at `from`, or where counting began anew.
+/// A gap ends at a number that is here and holds none; it begins behind one, at `from`, or
+/// where counting began anew.
 fn check_gaps(gaps: &[Range<u64>], held: &BTreeSet<u64>, from: u64) {
     for gap in gaps {
         assert!(from <= gap.start && gap.start < gap.end && held.contains(&gap.end));

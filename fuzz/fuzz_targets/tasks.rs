@@ -1,5 +1,5 @@
-//! Task specs from charters and answers from strangers: rewards stay within [0, 1], metadata and texts within their limits, and a
-//! played episode is worth the same when it is played again.
+//! Task specs from charters and answers from strangers: rewards stay within [0, 1], metadata and
+//! texts within their limits, and a played episode is worth the same when it is played again.
 #![no_main]
 
 use echo_protocol::run::charter::TaskSpec;

@@ -1,4 +1,5 @@
-//! Texts from strangers: peer lists, addresses (in bytes as well), names and rates. None panics, and what is read is written as what is read.
+//! Texts from strangers: peer lists, addresses (in bytes as well), names and rates. None panics,
+//! and what is read is written as what is read.
 #![no_main]
 
 use echo_protocol::wire::content_id::ContentId;

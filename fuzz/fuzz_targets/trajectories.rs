@@ -1,5 +1,6 @@
-//! Trajectories from strangers, whose form was checked: judged again they come to what the rules of sampling make of their tokens alone,
-//! or to nothing; and log-probabilities that are none pass no audit.
+//! Trajectories from strangers, whose form was checked: judged again they come to what the
+//! rules of sampling make of their tokens alone, or to nothing; and log-probabilities that are
+//! none pass no audit.
 #![no_main]
 
 use std::collections::BTreeMap;

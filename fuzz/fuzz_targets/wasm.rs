@@ -1,4 +1,5 @@
-//! Modules from strangers: none may panic the host or run for long, and whatever loads gives rewards within [0, 1], twice the same.
+//! Modules from strangers: none may panic the host or run for long, and whatever loads gives
+//! rewards within [0, 1], twice the same.
 #![no_main]
 
 use std::sync::OnceLock;

@@ -1,5 +1,6 @@
-//! Weights of somebody else's checkpoint: `model.safetensors`, or shards and their index. None panics; what is loaded has every tensor of
-//! the configuration with its bytes, and no index reaches outside of its directory.
+//! Weights of somebody else's checkpoint: `model.safetensors`, or shards and their index. None
+//! panics; what is loaded has every tensor of the configuration with its bytes, and no index
+//! reaches outside of its directory.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -22,7 +23,8 @@ const INDEX: &str = "model.safetensors.index.json";
 
 #[derive(Arbitrary, Debug)]
 enum Input {
-    /// A file whose header was changed, with another length of the header than it has or with its own, and bytes cut off or appended.
+    /// A file whose header was changed, with another length of the header than it has or with its
+    /// own, and bytes cut off or appended.
     File { header: Vec<Edit>, length: Option<u64>, cut: u16, behind: Vec<u8> },
     /// Tensors of a sound file that say something else.
     Tensor { which: u8, dtype: u8, shape: Vec<u64>, from: u64, to: u64 },

@@ -26,13 +26,15 @@ pub fn edited(sample: &[u8], edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
-/// `pattern` again and again, to `length` bytes: long data from a short input. Nothing but zeros without a pattern.
+/// `pattern` again and again, to `length` bytes: long data from a short input. Nothing but
+/// zeros without a pattern.
 pub fn tiled(pattern: &[u8], length: usize) -> Vec<u8> {
     let bytes = if pattern.is_empty() { &[0] } else { pattern };
     bytes.iter().copied().cycle().take(length).collect()
 }
 
-/// Decodes a message of at most `cap` bytes. What is read has one encoding of our own, which is read as the same.
+/// Decodes a message of at most `cap` bytes. What is read has one encoding of our own, which is
+/// read as the same.
 pub fn reread<T: Serialize + DeserializeOwned>(bytes: &[u8], cap: usize) -> Option<T> {
     let value: T = decode(bytes, cap).ok()?;
     // Other forms of CBOR are read as well, and some are shorter than ours.

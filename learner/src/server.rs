@@ -4,8 +4,8 @@
 //! nothing about training. What it shares with the learning thread is [`SharedState`]; the learning
 //! thread waits there for groups, and the releasing thread tells it what was published.
 //!
-//! This folder imports `intake`, `verification`, `reputation`, `fleet`, `training` (sequences),
-//! `storage` and `common`.
+//! This folder imports `intake`, `verification`, `reputation`, `fleet`, `training`
+//! (sequences), `storage` and `common`.
 //!
 //! ```text
 //! heartbeat, leases, neighbours ─> control ─> lease_writer (one flush for all that wait)
@@ -183,7 +183,8 @@ impl SharedState {
             }
         }
         self.fleet().published(clock::now(), version);
-        // Without a subscriber nobody is missed: nodes that come later hear of the version in their heartbeats.
+        // Without a subscriber nobody is missed: nodes that come later hear of the
+        // version in their heartbeats.
         if let Err(error) =
             host.publish(&protocol_names::manifest_topic(&self.workload.run.to_string()), bytes).await
         {

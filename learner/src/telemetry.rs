@@ -1,7 +1,7 @@
 //! What a run can be seen by: rows of metrics, the places that show them, and the summary.
 //!
-//! It imports `intake`, `training` and `publishing` for the figures that rows are made of,
-//! `storage` and `common`.
+//! It imports `intake`, `training` and `publishing` for the figures that rows are made
+//! of, `storage` and `common`.
 //!
 //! ```text
 //! update, evaluation, publication

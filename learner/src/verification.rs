@@ -1,8 +1,8 @@
 //! Whether a group's tokens were drawn from the policy as its order says, by the learner's own
 //! audit and by other volunteers.
 //!
-//! It imports `intake` (refusals), `reputation` (faults, owners), `training` (sequences),
-//! `storage` and `common`.
+//! It imports `intake` (refusals), `reputation` (faults, owners), `training`
+//! (sequences), `storage` and `common`.
 //!
 //! ```text
 //! group with a right reward

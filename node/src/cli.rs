@@ -103,7 +103,8 @@ pub enum NodeCommand {
     /// Show what the learner accepted and refused of this node's work, and check its receipts
     #[command(subcommand)]
     Receipts(Receipts),
-    /// Check everything that a run needs, without joining it; the data directory and the identity are created if there are none yet
+    /// Check everything that a run needs, without joining it; the data directory and the identity
+    /// are created if there are none yet
     Preflight {
         /// As JSON
         #[arg(long)]
@@ -125,7 +126,8 @@ pub enum Receipts {
         #[arg(long)]
         json: bool,
     },
-    /// Check receipts without asking anybody: signatures, run, node, and that none up to the last is missing or comes twice. Exits with 1 if something is wrong
+    /// Check receipts without asking anybody: signatures, run, node, and that none up to the last
+    /// is missing or comes twice. Exits with 1 if something is wrong
     Verify {
         /// A file of receipts, perhaps somebody else's [default: all of this node's]
         file: Option<PathBuf>,

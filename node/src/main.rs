@@ -71,7 +71,8 @@ fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     let ready = preflight::check(settings, clock::wall())?;
     let screen = Screen::new();
     log(settings, screen.log_writer())?;
-    // One thread for the network: waking a second one costs a volunteer more than it carries. Disk, hashes and generating have theirs.
+    // One thread for the network: waking a second one costs a volunteer more than it carries. Disk,
+    // hashes and generating have theirs.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("no async runtime")?;
     let summary = runtime.block_on(runtime::run(ready, settings, screen, signals.stop()))?;

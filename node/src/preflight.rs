@@ -1,7 +1,7 @@
 //! Everything that would keep the node from running, listed at once, each with its mend.
 //!
-//! Creates the data directory and the identity, and changes nothing else. May import `devices`,
-//! `settings` and `state`.
+//! Creates the data directory and the identity, and changes nothing else. May import
+//! `devices`, `settings` and `state`.
 //!
 //! ```text
 //! settings ── checks: clock, ranges, threads, lock, disk, identity, addresses,
@@ -34,7 +34,8 @@ use crate::settings::{OutOfRange, Settings};
 use crate::state::data_dir::{DataDir, DataDirError};
 use crate::state::trusted_list::TrustError;
 
-/// Free bytes that the data directory's disk must have: room for a full outbox and a small policy's snapshots.
+/// Free bytes that the data directory's disk must have: room for a full outbox and
+/// a small policy's snapshots.
 pub const MIN_FREE_BYTES: u64 = 512 << 20;
 /// The lowest cap of an upload or download: most who set less meant a larger unit.
 pub const MIN_RATE: BytesPerSec = BytesPerSec(1_000);
@@ -208,7 +209,8 @@ pub struct Ready {
     pub trust: Trust,
 }
 
-/// Checks everything. The data directory and the identity are created where they are missing; nothing else is changed.
+/// Checks everything. The data directory and the identity are created where they are missing;
+/// nothing else is changed.
 ///
 /// # Errors
 /// Every problem, not just the first.

@@ -1,8 +1,8 @@
 //! From a lease to a signed group: the node's work for the run.
 //!
-//! One thread generates; the rest are tasks. An order that comes to nothing goes back to the learner at
-//! once. May import `delivery`, `devices`, `learner_link`, `snapshots`, `status` and
-//! `workload`.
+//! One thread generates; the rest are tasks. An order that comes to nothing goes back
+//! to the learner at once. May import `delivery`, `devices`, `learner_link`,
+//! `snapshots`, `status` and `workload`.
 //!
 //! ```text
 //! learner ── leasing ── orders ── worker ── in_flight (one sample each) ── signed group ── outbox

@@ -45,7 +45,8 @@ use supervisor::Supervisor;
 pub const AGENT: &str = concat!("echo-node/", env!("CARGO_PKG_VERSION"));
 /// How long a node goes on delivering after its run has ended.
 pub const DELIVER_FOR: Duration = Duration::from_secs(30);
-/// Delivering ends when the learner took nothing for this long: a learner whose run has ended may take no more.
+/// Delivering ends when the learner took nothing for this long: a learner whose run has ended
+/// may take no more.
 pub const IDLE_FOR: Duration = Duration::from_secs(2);
 
 /// The pause before the node looks again whether a full disk has room, at first and at most.

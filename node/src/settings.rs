@@ -134,7 +134,8 @@ pub enum SettingsError {
 }
 
 impl From<figment::Error> for SettingsError {
-    /// Names a setting as it is written where it was found; there are no profiles, which figment would put before it.
+    /// Names a setting as it is written where it was found; there are no profiles, which figment
+    /// would put before it.
     fn from(mut error: figment::Error) -> Self {
         error.metadata = error.metadata.map(|place| {
             let found = place.clone();
@@ -232,7 +233,8 @@ impl Settings {
 }
 
 impl Config {
-    /// Puts the layers together: `flags` over `env` (all variables of the process) over the settings file over the defaults.
+    /// Puts the layers together: `flags` over `env` (all variables of the process) over the
+    /// settings file over the defaults.
     ///
     /// The file is the one that `--config` or `ECHO_NODE_CONFIG` names, which must exist. Otherwise it is
     /// `node.toml` in the data directory, which need not exist.

@@ -25,7 +25,8 @@ use echo_sandbox::tasks::registry;
 use crate::devices::precision;
 use crate::devices::precision::NotTaken;
 
-/// Most bytes of a snapshot's companion files together: a tokenizer and its companions, and the files of tasks.
+/// Most bytes of a snapshot's companion files together: a tokenizer and its companions, and
+/// the files of tasks.
 pub const MAX_COMPANION_BYTES: u64 = 256 << 20;
 
 /// A run that this node cannot work for, or an order that it cannot prepare or judge.
@@ -163,7 +164,8 @@ impl NodeWorkload {
     /// Builds the run's tasks, if they are not yet; `files` are a snapshot's companions.
     ///
     /// # Errors
-    /// [`NodeWorkloadError::Tasks`], for example when a file is missing; [`NodeWorkloadError::Machine`] when this machine lacks what they need,
+    /// [`NodeWorkloadError::Tasks`], for example when a file is missing;
+    /// [`NodeWorkloadError::Machine`] when this machine lacks what they need,
     /// for example a compiler.
     pub fn build_tasks(&self, files: &[(String, Vec<u8>)]) -> Result<(), NodeWorkloadError> {
         if self.tasks.get().is_none() {
@@ -223,8 +225,8 @@ impl NodeWorkload {
         Ok((order, assignment))
     }
 
-    /// Checks that a manifest describes this run's model, in the charter's chunks, before anything of it is fetched: a volunteer's disk
-    /// is not for whatever somebody publishes.
+    /// Checks that a manifest describes this run's model, in the charter's chunks, before anything
+    /// of it is fetched: a volunteer's disk is not for whatever somebody publishes.
     ///
     /// # Errors
     /// [`NodeWorkloadError::OffCharter`], which says where they differ.
@@ -281,7 +283,8 @@ impl NodeWorkload {
     /// What the engine is asked for an order: its prompt, its seed, G samples.
     ///
     /// # Errors
-    /// [`NodeWorkloadError::Tokenizer`] when the prompt has no tokens for something; [`NodeWorkloadError::NoEnd`].
+    /// [`NodeWorkloadError::Tokenizer`] when the prompt has no tokens for something;
+    /// [`NodeWorkloadError::NoEnd`].
     pub fn request(
         &self,
         counter: OrderCounter,

@@ -1,6 +1,8 @@
-//! Compiles the kernels of the CUDA backend as they are shipped: `cargo run -p echo-policy --features nvidia --example kernels -- LIBNVRTC`.
+//! Compiles the kernels of the CUDA backend as they are shipped: `cargo run -p echo-policy
+//! --features nvidia --example kernels -- LIBNVRTC`.
 //!
-//! LIBNVRTC is the path of `libnvrtc.so.12` of version 12.0, from the Python package `nvidia-cuda-nvrtc-cu12==12.0.140`.
+//! LIBNVRTC is the path of `libnvrtc.so.12` of version 12.0, from the Python package
+//! `nvidia-cuda-nvrtc-cu12==12.0.140`.
 
 #[path = "../tests/nvidia/nvrtc.rs"]
 mod nvrtc;

@@ -1,18 +1,22 @@
 //! Whether a response was drawn from a policy as its order says.
 //!
-//! Every draw has its own number u ([`crate::sampling::uniform`]), so whoever has the policy's weights and the finished response can tell for
-//! each token whether u selects it, with one prefill instead of a decode for every token. Another machine computes slightly other
-//! logits, so a token counts as drawn when u is within [`Tolerance::border`] of its interval; and the log-probability that was
-//! reported for it has to be near the policy's own.
+//! Every draw has its own number u ([`crate::sampling::uniform`]), so whoever has the policy's
+//! weights and the finished response can tell for each token whether u selects it, with one prefill
+//! instead of a decode for every token. Another machine computes slightly other logits, so a token
+//! counts as drawn when u is within [`Tolerance::border`] of its interval; and the log-probability
+//! that was reported for it has to be near the policy's own.
 //!
-//! What this finds: another policy or version, another temperature, tokens that somebody chose (edited ones, a copied answer, the best of
-//! several samples), and made-up log-probabilities. For an honest node that computes in f32 the differences are rounding: 1e-5 and less
-//! in a log-probability. A token that u does not select is missed only when its interval happens to lie within the tolerance of u, which
-//! for a random token of probability p has the chance p + 2 · border: so an edited response of n tokens passes with the product of
-//! those, and is as good as always found.
+//! What this finds: another policy or version, another temperature, tokens that somebody chose
+//! (edited ones, a copied answer, the best of several samples), and made-up log-probabilities.
+//! For an honest node that computes in f32 the differences are rounding: 1e-5 and less in a
+//! log-probability. A token that u does not select is missed only when its interval happens to
+//! lie within the tolerance of u, which for a random token of probability p has the chance p +
+//! 2 · border: so an edited response of n tokens passes with the product of those, and is as
+//! good as always found.
 //!
-//! Whoever audits, learner or verifier, computes in what a group declares ([`Standard`]): an [`Auditor`] makes policies of that precision from the
-//! weights of the versions that it is given ([`VersionWeights`]), and keeps as many of them as its memory allows.
+//! Whoever audits, learner or verifier, computes in what a group declares ([`Standard`]): an
+//! [`Auditor`] makes policies of that precision from the weights of the versions that it is given
+//! ([`VersionWeights`]), and keeps as many of them as its memory allows.
 //!
 //! May import `model`, `sampling` and `generation`.
 //!
@@ -50,7 +54,8 @@ const _: () = assert!(ROWS_PER_CALL <= MAX_CALL_TOKENS);
 /// A token that somebody says they drew.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Draw {
-    /// Where it stands among the tokens that follow the prompt: it was drawn after the prompt and those before it.
+    /// Where it stands among the tokens that follow the prompt: it was drawn after the prompt
+    /// and those before it.
     pub at: usize,
     /// Its number among the sample's draws: `t` of [`crate::sampling::uniform`].
     pub position: u32,
@@ -138,7 +143,8 @@ impl<'a, B: Backend> Audit<'a, B> {
         Read { cache: self.prompt.clone(), tokens: 0 }
     }
 
-    /// Looks at draws as [`Audit::look`] does, and reads on from where `read` ends: what was read before may be another version's.
+    /// Looks at draws as [`Audit::look`] does, and reads on from where `read` ends: what was read
+    /// before may be another version's.
     fn look_on(
         &self,
         read: &mut Read<B::Cache>,

@@ -1,8 +1,10 @@
 //! Models of stated sizes with seeded random weights: what rates are measured with.
 //!
-//! Nothing that is measured depends on what the weights say. So they are made by the quickest rule that gives the same bits on every
-//! machine. Value i of tensor t is the sum of the four 16-bit words of `mix(mix(SEED ^ t) + i)`, which is close to normal, shifted and scaled to
-//! mean 0 and deviation 0.02, in bf16; norms are 1. Hence logits with a deviation of about 0.6, and no two engines that agree by chance.
+//! Nothing that is measured depends on what the weights say. So they are made by the quickest rule
+//! that gives the same bits on every machine. Value i of tensor t is the sum of the four 16-bit
+//! words of `mix(mix(SEED ^ t) + i)`, which is close to normal, shifted and scaled to mean 0 and
+//! deviation 0.02, in bf16; norms are 1. Hence logits with a deviation of about 0.6, and no two
+//! engines that agree by chance.
 
 use std::fmt;
 use std::str::FromStr;

@@ -4,8 +4,8 @@
 //!   directories and leave as such.
 //! - `text`: tokenizers, and the chat templates around a conversation.
 //! - `sampling`: the rule by which a number u chooses a token from logits. Anybody can repeat it.
-//! - `training`: the decoder that scores packed sequences and turns the derivatives of any loss into
-//!   gradients.
+//! - `training`: the decoder that scores packed sequences and turns the derivatives of
+//!   any loss into gradients.
 //! - `generation`: policies on the CPU, on NVIDIA GPUs or through wgpu, and the scheduler that draws
 //!   groups of responses. A newer policy may take over between two tokens.
 //! - `audit`: whether a response was drawn from a policy as its order says.

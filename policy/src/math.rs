@@ -1,7 +1,7 @@
 //! Vectorizable f32 kernels shared by training and generation.
 //!
-//! Sums run in a fixed order over [`LANES`] partial sums, and no fused multiply-add is used, so that a result depends
-//! neither on the processor nor on the number of threads.
+//! Sums run in a fixed order over [`LANES`] partial sums, and no fused multiply-add is used, so
+//! that a result depends neither on the processor nor on the number of threads.
 
 /// Number of partial sums of a reduction: one AVX-512 register of f32, two of AVX2.
 pub(crate) const LANES: usize = 16;
@@ -55,8 +55,8 @@ fn fold(mut sums: [f32; LANES]) -> f32 {
     sums[0]
 }
 
-/// Σ f(x) of several f at once, for vocabularies: f32 for a few elements of a lane, f64 from there on, so that a large element does
-/// not swallow the many small ones beside it.
+/// Σ f(x) of several f at once, for vocabularies: f32 for a few elements of a lane, f64 from there
+/// on, so that a large element does not swallow the many small ones beside it.
 #[inline(always)]
 pub(crate) fn sums<const N: usize>(values: &[f32], f: impl Fn(f32) -> [f32; N]) -> [f64; N] {
     /// Elements of a lane that are added in f32.
@@ -124,7 +124,8 @@ pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// Largest element; −∞ for an empty slice. A NaN is passed over here and found again by whoever sums the exponentials.
+/// Largest element; −∞ for an empty slice. A NaN is passed over here and found again by
+/// whoever sums the exponentials.
 #[inline(always)]
 pub(crate) fn max(values: &[f32]) -> f32 {
     let mut best = [f32::NEG_INFINITY; LANES];

@@ -10,24 +10,27 @@
 //!
 //! The rule, which verifiers repeat step by step:
 //!
-//! 1. u = [`uniform`]`(seed, i, t)` for sample i of the order and response position t (0 is the first new token): the
-//!    first 8 bytes of BLAKE3 keyed with the seed over i (u32 LE) and t (u32 LE), read as u64 LE, the upper 53 bits
-//!    divided by 2^53.
-//! 2. At temperature 0: the token with the largest logit, the lowest id among equals; its log-prob is 0. u is not used.
+//! 1. u = [`uniform`]`(seed, i, t)` for sample i of the order and response position t (0 is the
+//!    first new token): the first 8 bytes of BLAKE3 keyed with the seed over i (u32 LE) and t (u32
+//!    LE), read as u64 LE, the upper 53 bits divided by 2^53.
+//! 2. At temperature 0: the token with the largest logit, the lowest id among equals; its log-prob
+//!    is 0. u is not used.
 //! 3. Otherwise wᵢ = exp((logitᵢ − max logit) / temperature).
 //! 4. Top-k (when k > 0): only the k tokens with the largest logit stay, lower ids first among equals.
-//! 5. Top-p (when p < 1): of those, in order of falling logit and rising id, the shortest prefix whose sum of w is at least
-//!    p times the sum over those that stayed; at least one.
-//! 6. W = Σ w over the tokens kept. The token is the first, in rising id order, whose running sum exceeds u · W; where rounding leaves
-//!    none, the last kept token with w > 0.
+//! 5. Top-p (when p < 1): of those, in order of falling logit and rising id, the shortest prefix
+//!    whose sum of w is at least p times the sum over those that stayed; at least one.
+//! 6. W = Σ w over the tokens kept. The token is the first, in rising id order, whose running sum
+//!    exceeds u · W; where rounding leaves none, the last kept token with w > 0.
 //!
-//! A token whose weight is zero is never chosen: one ruled out by −∞, or whose logit is more than 87 temperatures below the largest of
-//! its 1,024 neighbours.
+//! A token whose weight is zero is never chosen: one ruled out by −∞, or whose logit is more than
+//! 87 temperatures below the largest of its 1,024 neighbours.
 //!
-//! Rounding. Weights are f32, from an exponential of our own, relative to the largest of each block of 1,024 ids; sums over blocks are
-//! f64. Operations and their order are fixed, so the same logits give the same token on every processor. Against exact arithmetic,
-//! running sums are off by less than 1e-6 of W, and log-probabilities by as much beside their own rounding: nodes and verifiers
-//! that compute otherwise differ when u, or with top-p the sum of a prefix, is that close to a border.
+//! Rounding. Weights are f32, from an exponential of our own, relative to the largest of each
+//! block of 1,024 ids; sums over blocks are f64. Operations and their order are fixed, so the
+//! same logits give the same token on every processor. Against exact arithmetic, running sums are
+//! off by less than 1e-6 of W, and log-probabilities by as much beside their own rounding: nodes
+//! and verifiers that compute otherwise differ when u, or with top-p the sum of a prefix, is that
+//! close to a border.
 
 mod blocks;
 mod border;
@@ -140,9 +143,10 @@ pub struct Interval {
     pub logprob: f32,
     /// Its log-probability at temperature 1 without truncation.
     pub raw_logprob: f32,
-    /// Which side of the border it is on that top-k and top-p (or greedy sampling) draw, and how far from it: by how much, in
-    /// differences of logits over the temperature, logits have to be otherwise for a token to get in that is ruled out (negative),
-    /// and for one that stays how far it is above the last that does. ∞ where nothing is ruled out, −∞ for what is impossible.
+    /// Which side of the border it is on that top-k and top-p (or greedy sampling) draw, and how
+    /// far from it: by how much, in differences of logits over the temperature, logits have to be
+    /// otherwise for a token to get in that is ruled out (negative), and for one that stays how far
+    /// it is above the last that does. ∞ where nothing is ruled out, −∞ for what is impossible.
     pub cut: f32,
 }
 
@@ -153,7 +157,8 @@ impl Interval {
     }
 }
 
-/// The interval of u for which [`sample`] draws `token`, so that a draw can be checked by somebody whose logits are a little different.
+/// The interval of u for which [`sample`] draws `token`, so that a draw can be checked by somebody
+/// whose logits are a little different.
 ///
 /// # Errors
 /// As [`sample`], and when the token is outside of the vocabulary.

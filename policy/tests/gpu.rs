@@ -1,4 +1,5 @@
-//! The wgpu backend on a software adapter (Mesa's, or whatever else there is), with reductions by subgroups and without.
+//! The wgpu backend on a software adapter (Mesa's, or whatever else there is), with reductions
+//! by subgroups and without.
 //!
 //! Where there is no adapter, every trial is reported as ignored.
 

@@ -1,4 +1,5 @@
-//! The CUDA backend without a GPU: its kernels, compiled for the processor, run in an emulator behind the driver's trait.
+//! The CUDA backend without a GPU: its kernels, compiled for the processor, run in an emulator
+//! behind the driver's trait.
 //!
 //! Where there is no C++ compiler, or no NVRTC, the trials that need it are reported as ignored.
 

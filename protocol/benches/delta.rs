@@ -1,7 +1,8 @@
 //! How fast deltas are made and applied, beside zstd and a plain copy in the same run.
 //!
-//! One chunk of 1 MiB in bf16, normally distributed with deviation 0.02, moved by two steps of up to 1e-6 (*sparse*) or 1e-4 (*dense*), as
-//! AdamW does. Throughput is in bytes of policy. `cargo bench -p echo-protocol --bench delta`.
+//! One chunk of 1 MiB in bf16, normally distributed with deviation 0.02, moved by two steps of up
+//! to 1e-6 (*sparse*) or 1e-4 (*dense*), as AdamW does. Throughput is in bytes of policy.
+//! `cargo bench -p echo-protocol --bench delta`.
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use echo_protocol::snapshot::delta::{Width, apply, encode};

@@ -1,8 +1,8 @@
 //! What a node asks its learner, and what it reports about itself.
 //!
-//! Requests and responses are small and go over `/echo/control/5`. A heartbeat is one of the requests.
-//! The driver for the bytes is in `net`. May import `wire`, `run`, `work`, `snapshot` and
-//! `dissemination`.
+//! Requests and responses are small and go over `/echo/control/5`. A heartbeat is one
+//! of the requests. The driver for the bytes is in `net`. May import `wire`, `run`,
+//! `work`, `snapshot` and `dissemination`.
 //!
 //! ```text
 //! node ── heartbeat: version, speed, what each neighbour delivered ──> learner

@@ -128,8 +128,8 @@ pub struct RelayConfig {
 /// What the driver reports to the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Receive this version from now on, in place of any other. Its manifest's signature and form are right. It may be known already:
-    /// then the wish is replaced.
+    /// Receive this version from now on, in place of any other. Its manifest's signature and form
+    /// are right. It may be known already: then the wish is replaced.
     Announced {
         /// The manifest of the version to receive.
         manifest: Arc<Manifest>,
@@ -154,8 +154,8 @@ pub enum Input {
     },
     /// This peer is the source and has stored every piece.
     Published(Arc<Manifest>),
-    /// The learner began a new epoch: what is known of versions is of the one before, whose pieces had the
-    /// same numbers.
+    /// The learner began a new epoch: what is known of versions is of the one before, whose pieces
+    /// had the same numbers.
     NewEpoch,
     /// A whole piece is on disk that no neighbour sent: it was built from a delta, say.
     Gained {
@@ -222,7 +222,8 @@ pub enum Input {
         peer: PublicKey,
         /// The version that it is going to request.
         version: PolicyVersion,
-        /// The name of its manifest ([`Manifest::id`]): a version may have been made twice, by a learner that was set back.
+        /// The name of its manifest ([`Manifest::id`]): a version may have been made twice, by a
+        /// learner that was set back.
         manifest: ContentId,
     },
     /// A consumer asks for groups.
@@ -292,7 +293,8 @@ pub enum RelayOutput {
         /// The blocks that it need not send.
         groups: GroupMask,
     },
-    /// Tell a consumer what is held here and was not told before; the first after its `Joined` carries everything.
+    /// Tell a consumer what is held here and was not told before; the first after
+    /// its `Joined` carries everything.
     Tell {
         /// The consumer that hears of them.
         peer: PublicKey,
@@ -301,7 +303,8 @@ pub enum RelayOutput {
         /// Pieces, and their blocks that it was not told of.
         news: Vec<(PieceIndex, GroupMask)>,
     },
-    /// Send a stored group to a consumer, then report `Sent`. At most [`MAX_SERVED`] a consumer are not yet reported.
+    /// Send a stored group to a consumer, then report `Sent`. At most [`MAX_SERVED`] a consumer
+    /// are not yet reported.
     Serve {
         /// The consumer that requested the block.
         peer: PublicKey,
@@ -321,7 +324,8 @@ pub enum RelayOutput {
     },
     /// Every wanted group of this version is stored.
     Complete(PolicyVersion),
-    /// Every neighbour that could be reached refuses this version, which is being received: they have moved on, or have no place.
+    /// Every neighbour that could be reached refuses this version, which is being received: they
+    /// have moved on, or have no place.
     Refused(PolicyVersion),
     /// Forget this version; its pieces may be deleted unless another version shares them.
     Discard(PolicyVersion),

@@ -7,10 +7,10 @@
 //! - `wire`: encoding with a size limit, signatures over the bytes as sent, keys, content ids, derived
 //!   random numbers. Everything else is built on it.
 //! - `run`: the signed charter that names a run, versions and epochs, the staleness budget, peer lists.
-//! - `work`: leases and work orders, groups of trajectories, the learner's answers and receipts, and
-//!   verifiers' reports.
-//! - `snapshot`: manifests, chunks and deltas, the blocks in which they travel, and the plan of what to
-//!   fetch.
+//! - `work`: leases and work orders, groups of trajectories, the learner's answers and
+//!   receipts, and verifiers' reports.
+//! - `snapshot`: manifests, chunks and deltas, the blocks in which they travel, and the plan
+//!   of what to fetch.
 //! - `dissemination`: the state machine that spreads snapshots, and its simulator.
 //! - `control`: what a node asks the learner, and its heartbeats.
 //! - `store`: pieces of snapshots on disk, verified whenever they are read.

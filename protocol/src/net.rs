@@ -1,9 +1,9 @@
 //! The network of Echo, and the only code of the workspace that knows libp2p.
 //!
-//! A process has one [`Host`]: an identity, its listening sockets, and one task that owns the swarm.
-//! Everything else talks to that task through the clonable handle and hears from it through
-//! [`HostEvents`]. This folder moves bytes; the other folders say what they mean. It may import all of
-//! them.
+//! A process has one [`Host`]: an identity, its listening sockets, and one task that owns the
+//! swarm. Everything else talks to that task through the clonable handle and hears from it
+//! through [`HostEvents`]. This folder moves bytes; the other folders say what they mean. It may
+//! import all of them.
 //!
 //! | way | for | begin at |
 //! |---|---|---|

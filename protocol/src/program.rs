@@ -22,8 +22,8 @@ pub mod threads;
 
 /// Ends the process at once, without what libraries do at an exit.
 ///
-/// NVIDIA's Vulkan driver takes itself down there, and crashes while another thread gives a device back
-/// (gfx-rs/wgpu, issue 8365).
+/// NVIDIA's Vulkan driver takes itself down there, and crashes while another thread gives a device
+/// back (gfx-rs/wgpu, issue 8365).
 pub fn leave(code: u8) -> ! {
     let _ = std::io::Write::flush(&mut std::io::stdout());
     #[cfg(unix)]

@@ -143,7 +143,8 @@ impl ChunkStore {
         if id.matches(&bytes) { Ok(bytes) } else { Err(self.damaged(id)) }
     }
 
-    /// The bytes that lie under the name of a whole piece, for those who verify what they make of them. A file that cannot be read is deleted.
+    /// The bytes that lie under the name of a whole piece, for those who verify what they make of
+    /// them. A file that cannot be read is deleted.
     fn load(&self, id: &ContentId) -> Result<Vec<u8>, ChunkStoreError> {
         let path = self.path(id);
         fs::read(&path).map_err(|source| match source.kind() {
@@ -161,7 +162,8 @@ impl ChunkStore {
         }
     }
 
-    /// Deletes a piece of which somebody found that it cannot be used: what is there under its name is not looked at.
+    /// Deletes a piece of which somebody found that it cannot be used: what is there under its name
+    /// is not looked at.
     ///
     /// # Errors
     /// [`ChunkStoreError::Io`] when the file exists and cannot be deleted.
@@ -188,8 +190,9 @@ impl ChunkStore {
     /// Builds the chunk `target` of `length` bytes from the chunk `base` and a delta, and keeps it.
     ///
     /// # Errors
-    /// [`ChunkStoreError::Missing`] and [`ChunkStoreError::Damaged`] name what is not here; [`ChunkStoreError::Delta`] and [`ChunkStoreError::Mismatch`]
-    /// mean that this delta does not make that chunk, so it has to be fetched whole; [`ChunkStoreError::Io`].
+    /// [`ChunkStoreError::Missing`] and [`ChunkStoreError::Damaged`] name what is not here;
+    /// [`ChunkStoreError::Delta`] and [`ChunkStoreError::Mismatch`] mean that this delta does not
+    /// make that chunk, so it has to be fetched whole; [`ChunkStoreError::Io`].
     pub fn apply(
         &self,
         delta: &Piece,
@@ -205,7 +208,8 @@ impl ChunkStore {
         let built = built.map_err(|source| ChunkStoreError::Delta { id: delta.id, source });
         let kept = built.and_then(|bytes| self.write(target, &bytes));
         if let Err(ChunkStoreError::Delta { .. } | ChunkStoreError::Mismatch { .. }) = &kept {
-            // What the target's name confirms was made of the right bytes. Of anything else the base may be the reason.
+            // What the target's name confirms was made of the right bytes. Of anything else the
+            // base may be the reason.
             self.read(base)?;
         }
         kept
@@ -231,7 +235,8 @@ impl ChunkStore {
     }
 
     fn shelf(&self) -> MutexGuard<'_, StoreIndex> {
-        // The directory is changed before what is remembered of it; a thread that panics in between leaves less remembered than there is.
+        // The directory is changed before what is remembered of it; a thread that panics in between
+        // leaves less remembered than there is.
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

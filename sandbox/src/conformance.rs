@@ -1,4 +1,5 @@
-//! Cases that were recorded elsewhere, one JSON object a line, and how far what comes out here agrees with them.
+//! Cases that were recorded elsewhere, one JSON object a line, and how far what comes out
+//! here agrees with them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -8,7 +8,8 @@ use crate::programs::server::frame;
 pub use crate::tasks::code::fuzzing::{CodeRow, code_definition, code_program, code_rows};
 use crate::tasks::math::{self, MathJudgement, MathOptions, Parsed};
 
-/// What an end of a [server](crate::programs::server)'s connection reads: the messages that `stream` begins with.
+/// What an end of a [server](crate::programs::server)'s connection reads: the messages
+/// that `stream` begins with.
 pub fn server_messages<T: DeserializeOwned>(mut stream: &[u8]) -> Vec<T> {
     let next = || {
         let length = frame::read_length(&mut stream).ok()??;
@@ -29,7 +30,8 @@ pub fn function_frames(channel: &[u8]) -> Vec<&[u8]> {
     frames::read(channel).collect()
 }
 
-/// Reads a message as a zygote and as its host do, and panics unless what was read arrives a second time as it was.
+/// Reads a message as a zygote and as its host do, and panics unless what was read arrives a second
+/// time as it was.
 #[cfg(target_os = "linux")]
 pub fn zygote_message(kind: u8, body: &[u8]) {
     crate::isolation::zygote_message(kind, body);
@@ -41,8 +43,9 @@ pub fn judge_counted(gold: &str, response: &str, options: &MathOptions) -> (Math
     math::fuzzing::judge_counted(gold, response, options)
 }
 
-/// Whether a mathematical answer that is a number is taken for itself with `more` added to it, by its value. `None` where that cannot
-/// be told: it is no number, or too large or too inexact a one, or the budget ends.
+/// Whether a mathematical answer that is a number is taken for itself with `more` added to it, by
+/// its value. `None` where that cannot be told: it is no number, or too large or too inexact a one,
+/// or the budget ends.
 pub fn equals_with(answer: &Parsed, more: i64, options: &MathOptions) -> Option<bool> {
     math::fuzzing::equals_with(answer, more, options)
 }

@@ -30,20 +30,24 @@
 //!
 //! What a program gets:
 //!
-//! - namespaces of its own for mounts, processes, ipc, host name and control groups, and for users where the host is not
-//!   root; a network namespace with nothing in it, which no other run has at the same time;
-//! - a read-only root with the system's directories ([`Requirements::system`]), five devices, a `/proc` with its own
-//!   processes alone, and a small tmpfs at [`WORK`], the only place to write;
-//! - a user that owns nothing, no capability, no new privileges, no descriptor but the standard three, no variable and no
-//!   argument but those of the job;
+//! - namespaces of its own for mounts, processes, ipc, host name and control groups, and for
+//!   users where the host is not root; a network namespace with nothing in it, which no other run
+//!   has at the same time;
+//! - a read-only root with the system's directories ([`Requirements::system`]), five devices, a
+//!   `/proc` with its own processes alone, and a small tmpfs at [`WORK`], the only place to write;
+//! - a user that owns nothing, no capability, no new privileges, no descriptor but the standard
+//!   three, no variable and no argument but those of the job;
 //! - Landlock rules that say the same about files once more, and an allow-list of system calls;
-//! - limits on processor time, memory, processes and output of its whole tree, by control groups; where these are
-//!   missing, by resource limits if [`Requirements::rlimits_suffice`], and [`IsolationReport`] says so.
+//! - limits on processor time, memory, processes and output of its whole tree, by control
+//!   groups; where these are missing, by resource limits if [`Requirements::rlimits_suffice`],
+//!   and [`IsolationReport`] says so.
 //!
-//! When the program ends, or reaches a limit, all its processes are killed before anything is read or answered.
+//! When the program ends, or reaches a limit, all its processes are killed before anything
+//! is read or answered.
 //!
-//! The host starts its own executable a second time, as a small process out of which runs are forked; a constructor that
-//! runs before `main` sees to that. The host must ignore `SIGPIPE`, as Rust programs do.
+//! The host starts its own executable a second time, as a small process out of which runs are
+//! forked; a constructor that runs before `main` sees to that. The host must ignore `SIGPIPE`,
+//! as Rust programs do.
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) mod bombs;
@@ -94,8 +98,8 @@ impl Sandbox {
         &self.host.report
     }
 
-    /// Runs a program to its end. Blocks the thread, for [`RunLimits::wall`] and the time to clean up at most, after a
-    /// place is free: 64 programs run at one time.
+    /// Runs a program to its end. Blocks the thread, for [`RunLimits::wall`] and the time to clean
+    /// up at most, after a place is free: 64 programs run at one time.
     ///
     /// # Errors
     /// When the job is malformed or the system fails. Neither says anything about the program.

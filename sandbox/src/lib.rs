@@ -55,9 +55,9 @@
 //!
 //! # Adding a task
 //!
-//! Add one file under `tasks/` and one row in its `registry`. Prompts and answers of procedural tasks
-//! use only digits, lower-case letters and ` +-*/=(),:`. A character tokenizer of 64 tokens suffices
-//! for them.
+//! Add one file under `tasks/` and one row in its `registry`. Prompts and answers of procedural
+//! tasks use only digits, lower-case letters and ` +-*/=(),:`. A character tokenizer of 64
+//! tokens suffices for them.
 
 pub mod conformance;
 #[cfg(feature = "fuzzing")]

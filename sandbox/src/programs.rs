@@ -28,8 +28,8 @@
 //! - `checkers`: testlib's stock checkers, which compare an output with the answer;
 //! - [`functions`]: functions that are called with arguments, and checked by an author's asserts;
 //!   `harness` has our two Python programs for that, compiled once;
-//! - [`service`]: many judgings at once, fair to each client; `server`: the same over a local
-//!   socket, on Linux;
+//! - [`service`]: many judgings at once, fair to each client; `server`: the same over a
+//!   local socket, on Linux;
 //! - [`vectors`]: reference solutions, and mutants of them.
 //!
 //! May import `isolation`, `conformance` and, for limits of files, `task`.

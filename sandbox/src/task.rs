@@ -36,10 +36,12 @@ pub use verdict::{MetadataError, Miss, Verdict};
 
 /// A workload: prompts and the rewards of their responses.
 ///
-/// All methods are pure: the same seed gives the same prompt and the same verdict on every platform. Only a task that judges by running
-/// programs may differ, and says so ([`Task::runs_programs`]).
+/// All methods are pure: the same seed gives the same prompt and the same
+/// verdict on every platform. Only a task that judges by running programs may
+/// differ, and says so ([`Task::runs_programs`]).
 ///
-/// Implementations read responses from strangers, so [`Task::reward`] must not panic or allocate beyond the size of the response.
+/// Implementations read responses from strangers, so [`Task::reward`] must not panic or allocate
+/// beyond the size of the response.
 pub trait Task: Debug + Send + Sync {
     /// The name under which run configurations ask for the task.
     fn name(&self) -> &'static str;
@@ -47,14 +49,15 @@ pub trait Task: Debug + Send + Sync {
     /// The prompt of `seed`.
     fn prompt(&self, seed: TaskSeed) -> Prompt;
 
-    /// Judges `response` to the prompt of `seed`. Where there are several turns, it is the first, and all others are cut.
+    /// Judges `response` to the prompt of `seed`. Where there are several turns, it is the first,
+    /// and all others are cut.
     ///
     /// # Errors
     /// [`TaskError::Internal`] when the judging itself failed; a bad response is a verdict, not an error.
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError>;
 
-    /// Whether judging runs what the policy wrote. A program need not do the same twice, or on another machine: then no claim is a lie, and
-    /// the learner's own figure counts.
+    /// Whether judging runs what the policy wrote. A program need not do the same twice, or on
+    /// another machine: then no claim is a lie, and the learner's own figure counts.
     fn runs_programs(&self) -> bool {
         false
     }
@@ -68,8 +71,9 @@ pub trait Task: Debug + Send + Sync {
         true
     }
 
-    /// Judges every solution that an author has shown, where that could fail: a problem whose own solution is wrong is never judged. May
-    /// take minutes; whoever founds a run on the task asks once.
+    /// Judges every solution that an author has shown, where that could fail: a problem
+    /// whose own solution is wrong is never judged. May take minutes; whoever founds a run
+    /// on the task asks once.
     ///
     /// # Errors
     /// The first problem that cannot be judged.
@@ -77,12 +81,14 @@ pub trait Task: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Begins the episode of `seed`, which the prompt opens. Tasks with several turns say here what happens in them.
+    /// Begins the episode of `seed`, which the prompt opens. Tasks with several turns say here
+    /// what happens in them.
     fn episode(&self, seed: TaskSeed) -> Box<dyn Episode + '_> {
         Box::new(OneTurn { task: self, seed })
     }
 
-    /// The most turns of the policy in one episode, 1 to [`MAX_TURNS`](echo_protocol::work::trajectory::MAX_TURNS).
+    /// The most turns of the policy in one episode, 1 to
+    /// [`MAX_TURNS`](echo_protocol::work::trajectory::MAX_TURNS).
     fn max_turns(&self) -> u32 {
         1
     }
@@ -92,19 +98,20 @@ pub trait Task: Debug + Send + Sync {
         0
     }
 
-    /// The same task over what is kept for evaluation, where its prompts come from a stock that training would exhaust. Procedural tasks
-    /// have none: their prompts do not repeat.
+    /// The same task over what is kept for evaluation, where its prompts come from a stock that
+    /// training would exhaust. Procedural tasks have none: their prompts do not repeat.
     fn held_out(&self) -> Option<&dyn Task> {
         None
     }
 
-    /// How many rows of its file are kept for evaluation; 0: evaluation asks what training asks. Procedural tasks have no rows.
+    /// How many rows of its file are kept for evaluation; 0: evaluation asks what training asks.
+    /// Procedural tasks have no rows.
     fn held_out_rows(&self) -> Option<usize> {
         None
     }
 
-    /// The characters of all prompts and solutions, where a file brings them: a character tokenizer is made for them. Procedural tasks
-    /// stay within what every one of them has.
+    /// The characters of all prompts and solutions, where a file brings them: a character tokenizer
+    /// is made for them. Procedural tasks stay within what every one of them has.
     fn alphabet(&self) -> BTreeSet<char> {
         BTreeSet::new()
     }

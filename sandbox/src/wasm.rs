@@ -1,9 +1,10 @@
 //! Verifiers as WebAssembly modules: prompts and rewards that a task's author ships with a run.
 //!
-//! A module is a file named by its BLAKE3 address. It imports nothing: no clock, no randomness, no file, no system interface. What it
-//! says can only depend on what it is given, and everything that WebAssembly leaves to the host is fixed (canonical NaNs) or off (threads,
-//! SIMD, garbage collection, exceptions, 64-bit memories). Every call has a new instance, so nothing is carried from one response to the
-//! next. The same module therefore gives the same reward on every node.
+//! A module is a file named by its BLAKE3 address. It imports nothing: no clock, no randomness, no
+//! file, no system interface. What it says can only depend on what it is given, and everything that
+//! WebAssembly leaves to the host is fixed (canonical NaNs) or off (threads, SIMD, garbage
+//! collection, exceptions, 64-bit memories). Every call has a new instance, so nothing is carried
+//! from one response to the next. The same module therefore gives the same reward on every node.
 //!
 //! May import `task`, for its verdict.
 //!
@@ -15,8 +16,9 @@
 //!
 //! # Interface, version 1
 //!
-//! Numbers are `i32` unless another type is given. A **text** is UTF-8 in the module's memory, returned as one `i64`: the address in the
-//! upper 32 bits, the length in bytes in the lower 32. Characters are Unicode scalar values.
+//! Numbers are `i32` unless another type is given. A **text** is UTF-8 in the module's memory,
+//! returned as one `i64`: the address in the upper 32 bits, the length in bytes in the lower 32.
+//! Characters are Unicode scalar values.
 //!
 //! | export | type | meaning |
 //! |---|---|---|
@@ -34,11 +36,13 @@
 //!
 //! # What is a verdict
 //!
-//! Only a reward that the module returned, within [0, 1]. Whatever else happens is a [`WasmFailure`], and never a reward. That includes
-//! what is the module's own fault and the same on every node, like a trap or spent fuel: a verifier that stops has said nothing about
-//! the response, and a zero in its place would teach the policy something that nobody judged. It also leaves the limits out of the
-//! reward: two versions of Echo with different limits never disagree about one. A module that runs what a response says must count its
-//! own steps, and say itself what too many are worth.
+//! Only a reward that the module returned, within [0, 1]. Whatever else happens is a
+//! [`WasmFailure`], and never a reward. That includes what is the module's own fault and the same
+//! on every node, like a trap or spent fuel: a verifier that stops has said nothing about the
+//! response, and a zero in its place would teach the policy something that nobody judged. It also
+//! leaves the limits out of the reward: two versions of Echo with different limits never disagree
+//! about one. A module that runs what a response says must count its own steps, and say itself what
+//! too many are worth.
 //!
 //! ```no_run
 //! use echo_protocol::wire::content_id::ContentId;

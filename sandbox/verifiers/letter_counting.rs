@@ -1,4 +1,5 @@
-//! `letter_counting`: `count b in abcab=` → `2`, the verifier of letter_counting.wat in Rust. It says the same to the bit.
+//! `letter_counting`: `count b in abcab=` → `2`, the verifier of letter_counting.wat in Rust. It
+//! says the same to the bit.
 //!
 //!     rustup target add wasm32-unknown-unknown
 //!     rustc --edition 2024 --target wasm32-unknown-unknown --crate-type cdylib -O -C panic=abort -C strip=symbols letter_counting.rs
@@ -10,7 +11,8 @@ thread_local! {
     static OFF: Cell<Option<u8>> = const { Cell::new(None) };
 }
 
-/// An address and a length as one number. The host drops the whole instance after its question, so nothing is freed.
+/// An address and a length as one number. The host drops the whole instance after its question,
+/// so nothing is freed.
 fn text(text: String) -> u64 {
     let bytes = text.into_bytes().leak();
     (bytes.as_ptr() as u64) << 32 | bytes.len() as u64

@@ -54,7 +54,8 @@ use toml::Table;
 
 /// The pause between two lies of one liar.
 const PACE: Duration = Duration::from_millis(200);
-/// Honest groups before the lies of who wants to look honest: more than a newcomer's groups are all looked at closely for.
+/// Honest groups before the lies of who wants to look honest: more than a newcomer's groups are all
+/// looked at closely for.
 const HONEST_FIRST: u32 = 40;
 /// Verifiers that collude with the liars: as many as an honest panel would have.
 const COLLUDERS: usize = 3;
@@ -92,7 +93,8 @@ struct Course {
 /// Runs both networks to their end and compares them.
 ///
 /// # Errors
-/// When something cannot be started or ends before its time; an attack that costs too much is a [`CommandReport`] that has not passed.
+/// When something cannot be started or ends before its time; an attack that costs too much is a
+/// [`CommandReport`] that has not passed.
 pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<CommandReport> {
     if attack.build {
         cargo::build_binaries(console).await?;

@@ -74,7 +74,8 @@ Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 
 #[derive(Debug, Parser)]
 #[command(name = "echo-lab", version, after_help = EXAMPLES)]
 struct Cli {
-    /// Print one JSON object as the last line of the standard output, and everything else to the standard error.
+    /// Print one JSON object as the last line of the standard output, and everything else
+    /// to the standard error.
     #[arg(long, global = true)]
     json: bool,
     /// Append what was measured to docs/results/records.jsonl: the figures that docs/results/goals.toml
@@ -94,7 +95,8 @@ enum Command {
     Attack(AttackOptions),
     /// Put everyday trouble on real processes, and see how a run comes through.
     Trouble(TroubleOptions),
-    /// Time a snapshot's way from a source to nodes behind capped links: network namespaces as root, else loopback.
+    /// Time a snapshot's way from a source to nodes behind capped links: network namespaces
+    /// as root, else loopback.
     Broadcast(Box<BroadcastOptions>),
     /// A node of a broadcast that serves rotten groups; `broadcast --rotten` starts it.
     #[command(hide = true)]
@@ -114,7 +116,8 @@ enum Command {
     /// Compare Echo's numbers with reference data.
     #[command(subcommand)]
     Vectors(Vectors),
-    /// Run relay machines in thousands of simulated networks with faults and liars, and check their rules at every step.
+    /// Run relay machines in thousands of simulated networks with faults and liars, and check their
+    /// rules at every step.
     Simulate(SimulateOptions),
     /// Try what a paper claims: courses of a tiny policy over seeds, with 95 % intervals and pictures.
     #[command(subcommand, after_help = study::EXIT_CODE)]
@@ -176,7 +179,8 @@ struct DeltaStudyOptions {
     /// A model of a million parameters, to see in seconds that everything works.
     #[arg(long)]
     tiny: bool,
-    /// Write the last publication at 1e-6 and the one before it into this directory: new.safetensors and old.safetensors, and the same as directories new and old.
+    /// Write the last publication at 1e-6 and the one before it into this directory:
+    /// new.safetensors and old.safetensors, and the same as directories new and old.
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
 }

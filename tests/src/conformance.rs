@@ -26,7 +26,8 @@ use echo_policy::conformance::vectors::VectorReport;
 use serde_json::json;
 use std::path::Path;
 
-/// Checks every model directory below `dir`: logits, token log-probabilities, entropies, losses, gradient norms.
+/// Checks every model directory below `dir`: logits, token log-probabilities,
+/// entropies, losses, gradient norms.
 ///
 /// # Errors
 /// When `dir` cannot be read or holds no model.
@@ -34,7 +35,8 @@ pub fn models(dir: &Path) -> anyhow::Result<VectorReport> {
     some_cases(echo_policy::conformance::vectors::models::check_dir(dir)?, dir)
 }
 
-/// Checks the encodings and rendered chats of `file` with the tokenizer in `tokenizer`, by default beside the file.
+/// Checks the encodings and rendered chats of `file` with the tokenizer in `tokenizer`, by
+/// default beside the file.
 ///
 /// # Errors
 /// When file or tokenizer cannot be read, or the file holds no case.
@@ -54,7 +56,8 @@ pub fn objectives(file: &Path, precision: CheckArithmetic) -> anyhow::Result<Vec
         passed: found.passed as u64,
         failed: found.failed as u64,
         skipped: found.skipped as u64,
-        // That report has errors, by objective; everywhere else `worst` is the share of a tolerance that was used up.
+        // That report has errors, by objective; everywhere else `worst` is the share of a tolerance
+        // that was used up.
         worst: found.worst_by_objective.iter().map(share).fold(0.0, f64::max).min(f64::MAX),
         failures: found.failures,
     };

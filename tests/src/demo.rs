@@ -59,7 +59,8 @@ pub struct Demo {
 /// Runs the demo to its end and judges it.
 ///
 /// # Errors
-/// When something cannot be started or ends before its time; a run that misses its goals is a [`CommandReport`] that has not passed.
+/// When something cannot be started or ends before its time; a run that misses its goals is a
+/// [`CommandReport`] that has not passed.
 pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<CommandReport> {
     let started = Instant::now();
     if demo.build {
@@ -98,13 +99,14 @@ pub(crate) fn network(demo: &Demo) -> anyhow::Result<NetworkConfig> {
     })
 }
 
-/// The learner already runs the parts of a batch side by side; pools below each part would only get in each other's way.
+/// The learner already runs the parts of a batch side by side; pools below each part would only get
+/// in each other's way.
 fn one_thread_a_part() -> BTreeMap<String, String> {
     ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"].map(|name| (name.to_owned(), "1".to_owned())).into()
 }
 
-/// Watches the network, kills whom the demo says, and waits for the learner's summary. Returns it with the number of trajectories that
-/// the volunteers saw accepted.
+/// Watches the network, kills whom the demo says, and waits for the learner's summary. Returns it
+/// with the number of trajectories that the volunteers saw accepted.
 pub(crate) async fn drive(
     demo: &Demo,
     mut network: TestNetwork,

@@ -1,14 +1,14 @@
 //! Studies: what the papers claim, tried with a tiny policy and the real algorithms.
 //!
 //! A study trains one policy for each seed by imitation. Then it goes on from there with every
-//! *arm*: an objective, and a delay between sampling and training, in updates. Rollouts come from
-//! the engine that nodes use, updates from the learner's trainer. There is no network, so delays
-//! are exact and a seed gives the same course every time. Every claim is reported, whether it holds
-//! or not.
+//! *arm*: an objective, and a delay between sampling and training, in updates. Rollouts come
+//! from the engine that nodes use, updates from the learner's trainer. There is no network, so
+//! delays are exact and a seed gives the same course every time. Every claim is reported,
+//! whether it holds or not.
 //!
-//! [`kill`] and [`audit`] are studies of another kind: real processes that are killed, and how well
-//! the sampling audit tells honest nodes from cheats. `deltas` measures a policy's deltas while it
-//! is trained.
+//! [`kill`] and [`audit`] are studies of another kind: real processes that are killed, and how
+//! well the sampling audit tells honest nodes from cheats. `deltas` measures a policy's deltas
+//! while it is trained.
 //!
 //! May import `conformance`, `harness`, `models` and `output`.
 //!

@@ -30,7 +30,8 @@ const EXIT_LIMIT: Duration = Duration::from_secs(60);
 /// Prepares the machine, builds all binaries, runs all tests and adds up their results.
 ///
 /// # Errors
-/// When there is nothing to add up: the machine is not fit, the build fails, cargo cannot be started or hangs.
+/// When there is nothing to add up: the machine is not fit, the build fails, cargo cannot
+/// be started or hangs.
 pub async fn run(console: &Console) -> anyhow::Result<CommandReport> {
     setup::prepare(console).await?;
     // Tests of the whole start the programs; cargo builds no binary for the test of another package.

@@ -1,6 +1,8 @@
-//! A network in which liars, floods and a slow loris are at work all the time goes on, and is deaf to every kind of lie.
+//! A network in which liars, floods and a slow loris are at work all the time goes on, and is deaf
+//! to every kind of lie.
 //!
-//! One network of real processes, with volunteers that work while the liars lie. It ends when every kind of lie was told its reason.
+//! One network of real processes, with volunteers that work while the liars lie. It ends when every
+//! kind of lie was told its reason.
 #![cfg(test)]
 
 use echo_lab::attack::{Cast, Gang, Standings, Told, Volunteers};
@@ -35,7 +37,8 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
         ("record", "suspend_after", 5.into()),
         // On one machine all members are in one network.
         ("verify", "owners", "key".into()),
-        // An update takes long enough that a liar's work is fresh when it comes in, and orders that liars let lie come back.
+        // An update takes long enough that a liar's work is fresh when it comes in, and orders that
+        // liars let lie come back.
         ("train", "groups_per_update", 128.into()),
         ("fleet", "lease_s", 15.into()),
     ];

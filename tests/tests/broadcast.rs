@@ -90,7 +90,8 @@ async fn what_programs_make_of_their_caps_is_told() {
     assert_eq!((&report["caps"], &report["tcp_copy"]), (&"process".into(), &serde_json::Value::Null));
     for way in ["up", "down"] {
         let share = report["busiest_second"][way].as_f64().unwrap();
-        // Wide: what a cap is used for depends on the machine, and unlimited links carry a hundred times as much.
+        // Wide: what a cap is used for depends on the machine, and unlimited links carry a
+        // hundred times as much.
         assert!((0.2..1.5).contains(&share), "{way}: {report:#}");
     }
 }

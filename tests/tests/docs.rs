@@ -1,5 +1,5 @@
-//! The documentation as a whole: every link leads somewhere, every page can be reached, and every page, source file
-//! and test that is named is there.
+//! The documentation as a whole: every link leads somewhere, every page can be reached, and every
+//! page, source file and test that is named is there.
 #![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +53,8 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the links of a page lead, in its own words. Code is no link, and ends with its paragraph at the latest.
+/// Where the links of a page lead, in its own words. Code is no link, and ends with its
+/// paragraph at the latest.
 fn links(page: &str) -> Vec<String> {
     let (mut text, mut in_code) = (String::new(), false);
     for line in prose(page) {

@@ -1,4 +1,5 @@
-//! The GPU kit without a GPU: every step runs at a small size on the processor, and says that there is no device where none stands in.
+//! The GPU kit without a GPU: every step runs at a small size on the processor, and says that there
+//! is no device where none stands in.
 #![cfg(test)]
 #![cfg(target_os = "linux")]
 

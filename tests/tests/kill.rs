@@ -1,4 +1,5 @@
-//! A learner that is killed at random instants makes the same policy as one that is not: the kill study, in small.
+//! A learner that is killed at random instants makes the same policy as one that is not: the
+//! kill study, in small.
 #![cfg(test)]
 
 use echo_lab::output::console::Console;

@@ -1,7 +1,9 @@
-//! Every lie that a node can tell is refused by its name, costs nobody else anything, and the run goes on to its end.
+//! Every lie that a node can tell is refused by its name, costs nobody else anything, and the run
+//! goes on to its end.
 //!
-//! One network of real processes serves all lies. While they are told, no volunteer is there: the run moves only when the liar does
-//! honest work, so the test decides which version is the newest and which is too old. Then a volunteer comes and finishes the run.
+//! One network of real processes serves all lies. While they are told, no volunteer is there: the
+//! run moves only when the liar does honest work, so the test decides which version is the newest
+//! and which is too old. Then a volunteer comes and finishes the run.
 #![cfg(test)]
 
 use echo_lab::harness::liar::{Envelope, Liar};
@@ -112,7 +114,8 @@ async fn every_lie_is_refused_by_its_name_and_the_run_goes_on() {
     assert_eq!((last.update, summary.updates), (u64::from(UPDATES), u64::from(UPDATES)));
     for (reason, count) in refused {
         let (row, sum) = (last.refused.get(reason.name()), summary.trajectories_rejected.get(reason.name()));
-        // An honest node may be too slow, and it may send again what was accepted; nothing else happens to it.
+        // An honest node may be too slow, and it may send again what was accepted; nothing
+        // else happens to it.
         let also_honest = matches!(reason, RefuseReason::Stale | RefuseReason::Duplicate);
         let holds = |found: Option<&u64>, told: u64| {
             found.is_some_and(|found| if also_honest { *found >= told } else { *found == told })
@@ -242,7 +245,8 @@ async fn bytes(court: &mut Court) {
 
 async fn too_stale(court: &mut Court) {
     let old = court.newest().await;
-    // When this version is out, the learner has made every update before it but perhaps not begun the next one.
+    // When this version is out, the learner has made every update before it but perhaps not
+    // begun the next one.
     let enough = PolicyVersion(old.0 + STALENESS_BUDGET + 2);
     while court.newest().await < enough {
         let order = court.liar.order().await.unwrap();

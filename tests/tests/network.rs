@@ -1,5 +1,6 @@
-//! The local network itself: a real bootstrap node and a really signed list; learner and volunteers are stand-ins that
-//! do nothing but show how they were called, so that only the lab is on trial here.
+//! The local network itself: a real bootstrap node and a really signed list; learner and
+//! volunteers are stand-ins that do nothing but show how they were called, so that only the lab
+//! is on trial here.
 #![cfg(test)]
 #![cfg(unix)]
 
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Calls: `echo-learner run --config FILE`, `echo-learner resume DIR`. It dies when it is told to resume a second time.
+/// Calls: `echo-learner run --config FILE`, `echo-learner resume DIR`. It dies when it is told to
+/// resume a second time.
 const LEARNER: &str =
     r#"echo "$@"; [ "$(grep -c resume "$LOG")" -lt 2 ] || { echo out of luck; exit 3; }; exec sleep 1000"#;
 /// Call: `echo-node run --data-dir DIR --peers LIST …`.

@@ -1,7 +1,8 @@
-//! A chunk that rots on the wire or on a disk is neither installed nor passed on, and the volunteer goes on with true ones.
+//! A chunk that rots on the wire or on a disk is neither installed nor passed on, and the volunteer
+//! goes on with true ones.
 //!
-//! Somebody who holds all work that may be handed out keeps the run at its first version until the damage is done and mended, so
-//! nothing here depends on who is quicker.
+//! Somebody who holds all work that may be handed out keeps the run at its first version until the
+//! damage is done and mended, so nothing here depends on who is quicker.
 #![cfg(test)]
 
 use echo_lab::harness::liar::{Liar, LiarOrder, PATIENCE, ROTTEN, receive};
@@ -139,7 +140,8 @@ async fn installs(network: &mut TestNetwork, node: usize, version: PolicyVersion
     .unwrap();
 }
 
-/// Hands the hoarded work in, so that the run moves on, and waits until the volunteer works under a newer version.
+/// Hands the hoarded work in, so that the run moves on, and waits until the volunteer works
+/// under a newer version.
 async fn goes_on(
     network: &mut TestNetwork,
     node: usize,

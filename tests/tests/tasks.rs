@@ -1,7 +1,9 @@
-//! Tasks that need more than a seed go through the whole loop: those made of a file, and those of several turns.
+//! Tasks that need more than a seed go through the whole loop: those made of a file, and
+//! those of several turns.
 //!
-//! Each test is a run of real processes with the smallest policy there is. Rewards are near nothing; the way has to work: the file comes
-//! to the volunteers with the first snapshot, episodes are played, audited and trained on, and nothing is refused.
+//! Each test is a run of real processes with the smallest policy there is. Rewards are near
+//! nothing; the way has to work: the file comes to the volunteers with the first snapshot, episodes
+//! are played, audited and trained on, and nothing is refused.
 #![cfg(test)]
 
 use echo_lab::conformance::{GSM8K, Sources};

@@ -1,7 +1,8 @@
 //! Echo's numbers against the reference data of `$ECHO_VECTORS` or `../shared/data`.
 //!
-//! Trials are made from what is found there: one for each model directory, one for the tokenizer, one for each
-//! precision of the objectives, one for each file about what judges responses. What is not found becomes an ignored trial that says so, never a silent pass.
+//! Trials are made from what is found there: one for each model directory, one for the tokenizer,
+//! one for each precision of the objectives, one for each file about what judges responses. What is
+//! not found becomes an ignored trial that says so, never a silent pass.
 
 use echo_lab::conformance;
 use echo_lab::conformance::{GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, sandbox};

@@ -51,7 +51,8 @@ impl ListDraft {
     /// The list that this draft stands for when it is signed at `now`.
     ///
     /// # Errors
-    /// An expiry that is missing, malformed or out of range; or [`ListError::Peers`], which names every unusable peer.
+    /// An expiry that is missing, malformed or out of range; or [`ListError::Peers`], which
+    /// names every unusable peer.
     pub fn into_list(self, now: UnixMillis) -> Result<PeerList, ListError> {
         let now = now.0 / 1000;
         let expires = match (self.expires, self.expires_in) {

@@ -26,7 +26,8 @@ pub struct ShownList {
 /// Reads the list at `path` and judges it at `now`.
 ///
 /// # Errors
-/// [`ListError`] when the file cannot be read or is no list. A wrong signature or an expired list is no error.
+/// [`ListError`] when the file cannot be read or is no list. A wrong signature or an expired
+/// list is no error.
 pub fn show_file(path: &Path, now: UnixMillis) -> Result<ShownList, ListError> {
     match peer_list::read(&read_text(path)?) {
         Ok((list, keeper)) => {

@@ -38,8 +38,8 @@ impl Serialize for PublicKeyText {
     }
 }
 
-/// Signs the draft at `input` with the key at `key`, which is created if there is none, and writes the list to
-/// `output` if that is given.
+/// Signs the draft at `input` with the key at `key`, which is created if there is none, and writes
+/// the list to `output` if that is given.
 ///
 /// # Errors
 /// [`ListError`]. When it is returned, `output` is as it was; a key that was created stays.

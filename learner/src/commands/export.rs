@@ -1,5 +1,5 @@
-//! `echo-learner export`: a policy of a run as a Hugging Face directory, also while a learner works on the
-//! run.
+//! `echo-learner export`: a policy of a run as a Hugging Face directory, also while a learner
+//! works on the run.
 
 use crate::commands::preflight;
 use crate::founding;

@@ -97,7 +97,8 @@ pub fn prefilter(config: &RunConfig, plan: &PrefilterPlan) -> anyhow::Result<Pre
         "a policy that is warmed up is another one for each run: make it once with `echo-learner warmup --output start`, name it in the run \
          file as [model] path = \"start\", leave [warmup] out there, and filter then"
     );
-    // Of no run: so that the same file, policy and settings have the same orders, and what is found can be gone on with.
+    // Of no run: so that the same file, policy and settings have the same orders, and what is found
+    // can be gone on with.
     let key = NodeKey::from_secret([0; 32]);
     let beginning = begin(config, &key, UnixMillis(0), |_, _| ())?;
     let spec = chosen(&beginning.workload, plan.task.as_deref())?;

@@ -1,5 +1,5 @@
-//! What would keep a learner from working, looked for before anything expensive is done, and reported all at
-//! once.
+//! What would keep a learner from working, looked for before anything expensive is done, and
+//! reported all at once.
 //!
 //! A warm-up takes minutes to hours, and loading a large policy takes minutes. An address that is in use must
 //! not come to light only after them.

@@ -173,7 +173,8 @@ impl Workload {
 
     /// The text of a turn; empty where it is none.
     pub fn text(&self, turn: &[u32]) -> String {
-        // Only the token that ended the turn is no part of it: hidden special tokens would let different turns read the same.
+        // Only the token that ended the turn is no part of it: hidden special tokens would let
+        // different turns read the same.
         let said = turn.strip_suffix(&[self.end]).unwrap_or(turn);
         self.tokenizer.decode(said, false).unwrap_or_default()
     }

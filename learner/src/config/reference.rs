@@ -96,8 +96,8 @@ fn parent<'a>(root: &'a mut Table, path: &[&str]) -> &'a mut Table {
     })
 }
 
-/// What a run file comes to. Staleness is compared by its numbers: a mode and the numbers that it stands for are
-/// the same.
+/// What a run file comes to. Staleness is compared by its numbers: a mode and the numbers that it
+/// stands for are the same.
 fn meaning(config: RunConfig) -> (RunConfig, Staleness) {
     let staleness = config.staleness().unwrap();
     (RunConfig { staleness: StalenessSection::default(), ..config }, staleness)

@@ -60,7 +60,8 @@ impl ForwardingRecord {
         if pause > PAUSE_MS {
             let waited = bytes.saturating_mul(1_000).checked_div(rate).unwrap_or(0).min(pause);
             let asked = waited > PAUSE_MS;
-            // Unless somebody waited all along, when these bytes began to flow is not known: they only begin the next sample.
+            // Unless somebody waited all along, when these bytes began to flow is not known: they
+            // only begin the next sample.
             self.sample = (0, if asked { UnixMillis(now.0 - waited) } else { now });
             if !asked {
                 return;

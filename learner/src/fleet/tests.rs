@@ -425,7 +425,8 @@ fn private_nodes_are_never_neighbours_of_each_other_and_dial_those_behind_them()
 #[test]
 fn the_measured_and_fast_become_heads_and_the_slow_move_back_between_broadcasts() {
     let mut fleet = of(DisseminationMode::Chain, 6);
-    // Everybody reports about its parent: the head of the second chain delivers a tenth of what the others do.
+    // Everybody reports about its parent: the head of the second chain delivers a tenth of
+    // what the others do.
     let chains = [fleet.chains().chain(0), fleet.chains().chain(1)];
     for second in 0..12 {
         for (chain, rates) in chains.iter().zip([[10_000_000, 9_000_000], [1_000_000, 8_000_000]]) {

@@ -228,7 +228,8 @@ fn a_task_made_of_a_file_keeps_it_and_gets_its_alphabet() {
     assert_eq!(text, "Has Zoë 2?\n");
     drop(founded);
 
-    // What the operator does to the file later is no matter to the run; what is done to the run's own copy is.
+    // What the operator does to the file later is no matter to the run; what is done to the
+    // run's own copy is.
     fs::remove_file(&rows).unwrap();
     let again = find(&config.run.dir).unwrap();
     assert_eq!(again.workload.prompt(&order).unwrap(), prompt);

@@ -50,7 +50,8 @@ pub fn warm_up(
         if let Some(goal) = section.until_accuracy
             && (update + 1).is_multiple_of(LOOK_EVERY)
         {
-            // Examples that no update has seen or will see; held-out orders are left for the run's own evaluation.
+            // Examples that no update has seen or will see; held-out orders are left for
+            // the run's own evaluation.
             let first = section.updates * batch;
             let weights = trainer.decoder().to_weights(DType::F32).map_err(TrainError::from)?;
             let orders = first..first + LOOK_ORDERS;

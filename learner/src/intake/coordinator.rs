@@ -159,8 +159,9 @@ impl Desk {
             None => LeaseBook::new(leases),
         };
         book.begin(Epoch::after(book.epoch(), now));
-        // What an earlier process published: every published version had all its batches in the journal. The bound may name
-        // versions that were never announced, which no node can have, and whose groups would be asked to come again.
+        // What an earlier process published: every published version had all its batches in the
+        // journal. The bound may name versions that were never announced, which no node can have,
+        // and whose groups would be asked to come again.
         let ahead = buffer.newest_batch().map_or(version, PolicyVersion::next).max(version);
         let newest = PolicyVersion(ahead.0 / staleness.period() * staleness.period());
         let progress = Progress { current: version, newest_published: Some(newest), between_periods: None };

@@ -160,7 +160,8 @@ impl Checkpoints {
             match shelf.patiently(&reading, shelf.read(version, run, device)).await {
                 Ok(checkpoint) => {
                     if !shelf.on_disk {
-                        // Announcing it, settling what came before it, and going back to it all look on this machine.
+                        // Announcing it, settling what came before it, and going back to it all
+                        // look on this machine.
                         shelf.patiently(&reading, self.near.copy(shelf, version)).await?;
                     }
                     return Ok((Some(checkpoint), passed));

@@ -67,7 +67,8 @@ pub fn append(path: &Path, entry: &JournalEntry) -> Result<(), JournalError> {
     if length >= MAX_JOURNAL_BYTES {
         return Err(JournalError::TooLong { path: path.to_owned() });
     }
-    // One write, so that two commands at once make two lines; and a line break in front, in case a line before was torn by a full disk.
+    // One write, so that two commands at once make two lines; and a line break in front, in case a
+    // line before was torn by a full disk.
     let lead = if length == 0 { "" } else { "\n" };
     file.write_all(format!("{lead}{line}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
 }

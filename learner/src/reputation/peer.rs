@@ -13,8 +13,7 @@ use super::{DAY_MS, Decision, Fault, NetworkPrefix, RecordConfig, STRIKES_LAST_M
 
 /// Accepted groups without a lie between them after which a peer is no newcomer any more.
 pub const PROBATION: u64 = 32;
-/// The time in which an accepted group comes to count half
-/// for
+/// The time in which an accepted group comes to count half for
 /// [`Record::recheck_share`](super::Record::recheck_share).
 const CREDIT_HALF_LIFE_MS: u64 = 7 * DAY_MS;
 

@@ -120,7 +120,8 @@ fn open_shared(founded: Founded, past: &Past, host: &Host) -> anyhow::Result<Arc
 /// no bootstrap peer answers.
 async fn restore(shared: &SharedState, past: &mut Past, journal: &Path) -> Vec<(PeerId, Vec<Multiaddr>)> {
     let (state, again) = (past.state.take(), std::mem::take(&mut past.again));
-    // Also where the database does not know of them, because it was lost: nodes hold them, and are told to wait for them.
+    // Also where the database does not know of them, because it was lost: nodes hold them, and are
+    // told to wait for them.
     again.newest().into_iter().for_each(|published| shared.desk().published(published));
     if let (Some(audit), Some(state)) = (&shared.audit, &state) {
         recall(audit, &shared.workload, &past.checkpoints, state.version, again).await;
@@ -128,7 +129,8 @@ async fn restore(shared: &SharedState, past: &mut Past, journal: &Path) -> Vec<(
     let fleet = state.map(|state| state.fleet).unwrap_or_default();
     let nodes = known_nodes(&fleet);
     shared.fleet().recall(fleet);
-    // Whom the operator has banned meanwhile is not heard from the start, and whom it has pardoned forwards again.
+    // Whom the operator has banned meanwhile is not heard from the start, and whom it
+    // has pardoned forwards again.
     moderation::follow(shared, journal);
     nodes
 }

@@ -1,5 +1,5 @@
-//! How nodes find a learner whose address they do not know: through the bootstrap peers, the DHT, and each
-//! other.
+//! How nodes find a learner whose address they do not know: through the bootstrap peers, the
+//! DHT, and each other.
 
 use crate::fleet::MemberView;
 use echo_protocol::net::peer_id::peer_of_key;

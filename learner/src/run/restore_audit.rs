@@ -272,7 +272,8 @@ mod tests {
         std::fs::remove_dir_all(room.dir.path().join("000000000006")).unwrap();
         let before = room.group(6, 6);
         drop(room.resumed(4, &[2, 4, 6]).await);
-        // The next process comes before 6 was made again, and one after it; neither finds a trace of it elsewhere.
+        // The next process comes before 6 was made again, and one after it; neither finds a
+        // trace of it elsewhere.
         for (at, announced) in [(4, &[2][..]), (6, &[2, 4, 6][..])] {
             let audit = room.resumed(at, announced).await;
             room.publish(&audit, 4, 4);

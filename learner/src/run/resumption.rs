@@ -62,8 +62,8 @@ impl Past {
                 file.display()
             );
         }
-        // The rows behind the checkpoint are taken back later, when it is kept which versions they say were
-        // published.
+        // The rows behind the checkpoint are taken back later, when it is kept which versions
+        // they say were published.
         let (draft, history) = Watch::read(&founded.dir, version, &founded.config.watch)?;
         let evaluated = last_evaluation(history.evaluations, state.as_ref());
         let controller = match &state {

@@ -237,7 +237,8 @@ impl Learning {
     }
 
     fn publish(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
-        // Groups under this version are taken from now on: an evaluation may lie between this and the next update.
+        // Groups under this version are taken from now on: an evaluation may lie between this
+        // and the next update.
         self.shared.at(version);
         Ok(self.releases.publish(version, &self.trainer)?)
     }

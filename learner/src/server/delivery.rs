@@ -139,8 +139,8 @@ impl Intake {
         loop {
             match read_frame_within(&mut stream, longest, within).await {
                 Ok(Some(frame)) => {
-                    // The room is held until the writer has the group, and the judge until it is judged: what a node sends faster stays on
-                    // its own machine.
+                    // The room is held until the writer has the group, and the judge until it is
+                    // judged: what a node sends faster stays on its own machine.
                     let size = u32::try_from(frame.len()).unwrap_or(u32::MAX).min(UNJUDGED_BYTES);
                     let room = bytes.clone().acquire_many_owned(size).await.map_err(|e| e.to_string())?;
                     let place = self.door.enter(frame.len()).await.ok_or("the service has ended")?;
@@ -228,7 +228,8 @@ fn judge(
         let runs_programs = admission.runs_programs(checked.group())?;
         readable(shared, checked.group(), runs_programs)?;
         if runs_programs {
-            // Nor are verifiers waited for: programs are run when the learner itself has seen that the policy wrote them.
+            // Nor are verifiers waited for: programs are run when the learner itself has seen that
+            // the policy wrote them.
             let drawn = is_drawn(shared, checked.group(), &checked.id());
             look_alone(shared, checked.group(), &checked.id(), drawn)?;
             return Ok((Looked::Admitted(reward(shared, checked, frame, drawn)?), judged));
@@ -293,8 +294,9 @@ fn look(shared: &SharedState, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Resul
     let Some(audit) = &shared.audit else { return Ok(Looked::Admitted(admitted)) };
     let (now, producer, group) = (clock::now(), admitted.group.node, admitted.id);
     let drawn = is_drawn(shared, &admitted.group, &group);
-    // Of what the learner could not tell itself, nobody's verdict could be judged.
-    // It looks with the policies of now, so a lie is one however long verifiers take, and whatever is let go meanwhile.
+    // Of what the learner could not tell itself, nobody's verdict could be judged. It looks
+    // with the policies of now, so a lie is one however long verifiers take, and whatever
+    // is let go meanwhile.
     if drawn
         && shared.verifiers.are_there()
         && let Some(policies) = audit.all_policies_of(&admitted.group)
@@ -379,7 +381,8 @@ fn write(shared: &SharedState, mut queue: mpsc::Receiver<Pending>) {
         let decided: Vec<UnsignedReply> = shared.desk().acknowledge(decided, flushed);
         shared.groups_arrived();
         for (reply, decided) in replies.into_iter().zip(decided) {
-            // A node that has gone sends its group again, is told that it is a duplicate, and gets its receipt then.
+            // A node that has gone sends its group again, is told that it is a duplicate, and
+            // gets its receipt then.
             let _ = reply.send(decided.sign(&shared.key));
         }
     }

@@ -289,7 +289,8 @@ async fn converse(shared: &Arc<SharedState>, key: PublicKey, stream: Stream) -> 
     let Some(seat) = Seat::take(shared, key, network, frames) else {
         return Err("too many verifiers".into());
     };
-    // Streams and connections come by different ways, so where it is may have become known in between; or will, and is told then.
+    // Streams and connections come by different ways, so where it is may have become known in
+    // between; or will, and is told then.
     let located = shared.clone();
     spawn_blocking(move || located.locate(&key)).await.map_err(|e| e.to_string())?;
     let (reader, writer) = stream.split();

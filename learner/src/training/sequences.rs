@@ -52,7 +52,8 @@ mod tests {
         let mut several = 0;
         for counter in 0..20 {
             let order = workload.order(Purpose::Train, counter);
-            // The conversation as messages: the system's, which is empty here, then states and actions in turn.
+            // The conversation as messages: the system's, which is empty here, then states
+            // and actions in turn.
             let mut x = [vec![START, START], workload.prompt(&order).unwrap()].concat();
             let (mut response, mut turns) = (Vec::new(), Vec::new());
             let mut play = workload.assignment(&order).play();

@@ -274,7 +274,8 @@ impl Trainer {
         groups: &[StoredGroup],
     ) -> Result<UpdateReport, TrainError> {
         if groups.is_empty() {
-            // Damage on the disk took all groups of a batch that is in the journal: the run's order of batches stays.
+            // Damage on the disk took all groups of a batch that is in the journal: the run's
+            // order of batches stays.
             return Ok(UpdateReport::of(
                 None,
                 ObjectiveStats::default(),
@@ -332,7 +333,8 @@ impl Trainer {
         differences: &mut Differences,
         work: &mut ScoringWork,
     ) -> Result<UpdateReport, TrainError> {
-        // Of the whole minibatch or of none of it: the part before an overflow would look as if all were well.
+        // Of the whole minibatch or of none of it: the part before an overflow would look as
+        // if all were well.
         let mut of_step = Differences::default();
         match self.add_gradients(sequences, known, limit, &mut of_step, work) {
             Ok((loss, stats)) => {

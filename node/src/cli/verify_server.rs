@@ -48,8 +48,8 @@ fn bytes(text: &str) -> Result<u64, String> {
 /// Serves until `stop` is cancelled. Blocks while it starts and ends.
 ///
 /// # Errors
-/// When this system cannot isolate programs (all that is missing, each with its mend), the store cannot be opened, or nobody can
-/// listen at the socket.
+/// When this system cannot isolate programs (all that is missing, each with its mend), the store
+/// cannot be opened, or nobody can listen at the socket.
 #[cfg(target_os = "linux")]
 pub async fn serve(options: &VerifyServer, data: &DataDir, stop: &CancellationToken) -> anyhow::Result<()> {
     use std::sync::Arc;
@@ -88,7 +88,8 @@ pub async fn serve(options: &VerifyServer, data: &DataDir, stop: &CancellationTo
             tracing::info!(requests = load.finished, waiting = load.admitted, "judged");
         }
     }
-    // Who waits is told before the connections end; then the runs that go on are waited for, until their limits at worst.
+    // Who waits is told before the connections end; then the runs that go on are waited for, until
+    // their limits at worst.
     service.close();
     drop(server);
     tracing::info!(requests = service.load().finished, "stopping");

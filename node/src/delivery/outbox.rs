@@ -1,7 +1,8 @@
 //! The outbox: finished groups, on disk until the learner says what became of them.
 //!
-//! An entry leaves only when it is settled: accepted, or refused for good. When the outbox is full nothing is dropped; the node
-//! stops generating instead ([`Outbox::has_room`]), since what is already done is worth more than what might be done.
+//! An entry leaves only when it is settled: accepted, or refused for good. When the outbox is full
+//! nothing is dropped; the node stops generating instead ([`Outbox::has_room`]), since what is
+//! already done is worth more than what might be done.
 //!
 //! A crash at any moment loses nothing that [`Outbox::push`] returned from.
 
@@ -116,11 +117,12 @@ impl Outbox {
             && self.bytes() + groups * MAX_ENTRY_BYTES as u64 <= MAX_OUTBOX_BYTES
     }
 
-    /// Keeps finished groups: when this returns they are on disk. A group whose order already waits here is not replaced: one of
-    /// them may be on its way.
+    /// Keeps finished groups: when this returns they are on disk. A group whose order already waits
+    /// here is not replaced: one of them may be on its way.
     ///
     /// # Errors
-    /// [`OutboxError::Full`] and [`OutboxError::TooLarge`], upon which none of the groups is kept; [`OutboxError::Database`].
+    /// [`OutboxError::Full`] and [`OutboxError::TooLarge`], upon which none of the
+    /// groups is kept; [`OutboxError::Database`].
     pub fn push(&self, groups: &[(OrderCounter, Vec<u8>)]) -> Result<(), OutboxError> {
         if let Some((counter, bytes)) = groups.iter().find(|(_, bytes)| bytes.len() > MAX_ENTRY_BYTES) {
             return Err(OutboxError::TooLarge { counter: *counter, len: bytes.len() });
@@ -144,7 +146,8 @@ impl Outbox {
 
     /// Forgets a group that the learner has accepted or refused for good.
     ///
-    /// Not flushed at once: should a crash bring the entry back, it is sent again and answered as a duplicate.
+    /// Not flushed at once: should a crash bring the entry back, it is sent again and
+    /// answered as a duplicate.
     ///
     /// # Errors
     /// [`OutboxError::Database`]; the group may then be sent once more.

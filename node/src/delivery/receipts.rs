@@ -8,7 +8,8 @@
 //! | `RUN-of-KEY.receipts`, `RUN-of-KEY.older` | the receipts of another identity, which worked in this directory before |
 //! | `RUN.refused.json` | how many groups were refused, by reason, and the last of each |
 //!
-//! `RUN` is the run's id. A file of receipts is all that somebody needs to check them ([`verify`]): the charter names the key that signs.
+//! `RUN` is the run's id. A file of receipts is all that somebody needs to check them ([`verify`]):
+//! the charter names the key that signs.
 
 mod log;
 mod refusals;
@@ -104,7 +105,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger in `dir` for the run of `charter`, in which this node is `me`. What a crash left half written is cut off.
+    /// Opens the ledger in `dir` for the run of `charter`, in which this node is `me`. What a crash
+    /// left half written is cut off.
     ///
     /// # Errors
     /// [`LedgerError`]: the charter does not open, or a file can't be read or written.
@@ -121,7 +123,8 @@ impl Ledger {
     /// Keeps the receipt for the group of order `counter`, whose bytes are `group` if they are still here.
     ///
     /// # Errors
-    /// [`LedgerError`] when it cannot be kept; [`ReceiptError`] within when it is not what it should be, upon which it is not kept.
+    /// [`LedgerError`] when it cannot be kept; [`ReceiptError`] within when it is not what it
+    /// should be, upon which it is not kept.
     pub fn accepted(
         &mut self,
         counter: OrderCounter,

@@ -1,7 +1,8 @@
 //! Delivering the outbox to the learner, over one stream at a time.
 //!
-//! Frames of signed groups go up, frames of answers come down, a window of groups apart. What was not answered when the stream
-//! ends is sent again over the next one: the learner answers a group that it has already with "duplicate", and that settles it.
+//! Frames of signed groups go up, frames of answers come down, a window of groups apart. What was
+//! not answered when the stream ends is sent again over the next one: the learner answers a group
+//! that it has already with "duplicate", and that settles it.
 
 mod in_flight;
 
@@ -247,9 +248,11 @@ impl Uplink {
         Ok(())
     }
 
-    /// Writes to the ledger. Work goes on without it: a receipt that cannot be kept is no reason to deliver nothing.
+    /// Writes to the ledger. Work goes on without it: a receipt that cannot be kept is no
+    /// reason to deliver nothing.
     fn ledger(&self, write: impl FnOnce(&mut Ledger) -> Result<(), LedgerError>) {
-        // Every change of the ledger is one write; one that a panic left half done is cut off at the next start.
+        // Every change of the ledger is one write; one that a panic left half done is cut off
+        // at the next start.
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = write(&mut ledger) {
             tracing::warn!(%error, "the ledger cannot be written");

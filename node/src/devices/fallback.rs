@@ -1,7 +1,9 @@
-//! The devices that a node generates on: the best one as long as it lasts, then the next, in the end the processor.
+//! The devices that a node generates on: the best one as long as it lasts, then the next, in
+//! the end the processor.
 //!
-//! A device that was lost, or that its driver did not open, is not taken again until the node is restarted: whoever takes a graphics card
-//! away from a program in the midst of a run may do so every minute. One without room for a policy's weights is asked again for the next.
+//! A device that was lost, or that its driver did not open, is not taken again until the node is
+//! restarted: whoever takes a graphics card away from a program in the midst of a run may do so
+//! every minute. One without room for a policy's weights is asked again for the next.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,12 +43,14 @@ pub struct Loaded {
 }
 
 impl Ladder {
-    /// The devices of this machine for an owner who wants `choice`, in a run that is computed in `precision`. Nothing is opened yet.
+    /// The devices of this machine for an owner who wants `choice`, in a run that is computed in
+    /// `precision`. Nothing is opened yet.
     ///
     /// # Errors
     /// [`DeviceError::None`] when nothing of what the owner asks for can be used.
     pub fn new(choice: &DeviceChoice, precision: Precision, board: Arc<Board>) -> Result<Self, DeviceError> {
-        // Who wants the processor has no driver loaded, unless it cannot be used and the survey has to say why.
+        // Who wants the processor has no driver loaded, unless it cannot be used and the survey
+        // has to say why.
         let cpu = Device::cpu();
         if *choice == DeviceChoice::Cpu && cpu.computes_in(precision) {
             return Ok(Self::of(vec![cpu], board));
@@ -71,7 +75,8 @@ impl Ladder {
         Self::of(vec![Device::cpu()], Arc::default())
     }
 
-    /// Loads weights on the best device that is left and has room for them. Blocks, and longest for the first on a device.
+    /// Loads weights on the best device that is left and has room for them. Blocks, and longest for
+    /// the first on a device.
     ///
     /// # Errors
     /// When the weights are not those of `config`, or no device is left.

@@ -1,6 +1,7 @@
 //! `echo-node hardware`: the devices of this machine, which of them is taken and why, and how fast it is.
 //!
-//! What was measured is kept in the data directory. Until a node has generated groups, it tells the learner what follows from that.
+//! What was measured is kept in the data directory. Until a node has generated groups, it tells the
+//! learner what follows from that.
 
 mod measure;
 mod show;
@@ -104,8 +105,8 @@ impl HardwareReport {
     /// Looks for devices, and says what becomes of each with these settings.
     ///
     /// # Errors
-    /// When there are not as many cores as threads are asked for, nothing is there of what the owner asks for, or the run that this node works for
-    /// does not take the owner's precision.
+    /// When there are not as many cores as threads are asked for, nothing is there of what the
+    /// owner asks for, or the run that this node works for does not take the owner's precision.
     pub fn take(settings: &Settings) -> Result<Self, HardwareError> {
         settings.check_threads()?;
         let precision = precision_of(settings)?;
@@ -133,7 +134,8 @@ impl HardwareReport {
         })
     }
 
-    /// Measures on the device that is used, says what is being done, and keeps the result for [`expected`]. Blocks.
+    /// Measures on the device that is used, says what is being done, and keeps the
+    /// result for [`expected`]. Blocks.
     ///
     /// # Errors
     /// When the device fails, or the result cannot be kept.
@@ -189,8 +191,9 @@ fn precision_of(settings: &Settings) -> Result<Precision, NotTaken> {
     }
 }
 
-/// Rollouts a second that may be expected of `device` for a model of that many parameters, if every response is as long as it may be:
-/// from what `echo-node hardware` measured there with as many threads. A policy twice as large is taken to be half as fast.
+/// Rollouts a second that may be expected of `device` for a model of that many parameters, if every
+/// response is as long as it may be: from what `echo-node hardware` measured there with as many
+/// threads. A policy twice as large is taken to be half as fast.
 pub fn expected(
     settings: &Settings,
     device: &str,

@@ -18,8 +18,8 @@ pub struct NotTaken {
     default: Precision,
 }
 
-/// The precision to generate in: `wanted`, or else the first of the charter's that this program knows and this machine computes in, as its operator
-/// lists first what nodes had best compute in.
+/// The precision to generate in: `wanted`, or else the first of the charter's that this program
+/// knows and this machine computes in, as its operator lists first what nodes had best compute in.
 ///
 /// # Errors
 /// When the charter does not list what is wanted.

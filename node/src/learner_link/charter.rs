@@ -13,8 +13,9 @@ use crate::state::charter_file::opens;
 
 /// Asks the learner for its charter, however long it takes.
 ///
-/// A host names its gossip topics when it starts, and a run's topic is known only with its charter; so this first question is asked
-/// by a host of its own, which listens nowhere and is gone when the charter is there.
+/// A host names its gossip topics when it starts, and a run's topic is known only with its
+/// charter; so this first question is asked by a host of its own, which listens nowhere and is
+/// gone when the charter is there.
 ///
 /// # Errors
 /// [`NetError`] when no host can be started here.

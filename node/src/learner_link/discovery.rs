@@ -12,7 +12,8 @@ use crate::state::known_peers::KnownPeers;
 
 /// The pause after the first failed attempt.
 pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause between two attempts. An attempt takes longer where the DHT has to give up peers that have left.
+/// The longest pause between two attempts. An attempt takes longer where the DHT has to give up
+/// peers that have left.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Most failures that are remembered as logged.
 const MAX_NAMED: usize = 1024;
@@ -55,7 +56,8 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Looks for `learner` by way of `bootstraps` (each address ends in `/p2p/…`) and of the peers kept at `known_path`.
+    /// Looks for `learner` by way of `bootstraps` (each address ends in `/p2p/…`) and of the
+    /// peers kept at `known_path`.
     pub fn new(host: Host, learner: PeerId, bootstraps: &[Multiaddr], known_path: PathBuf) -> Self {
         let mut by_peer: BTreeMap<PeerId, Vec<Multiaddr>> = BTreeMap::new();
         for address in bootstraps {
@@ -94,7 +96,8 @@ impl Discovery {
     /// [`NotReached`] lists what was tried.
     pub async fn attempt(&self) -> Result<(), NotReached> {
         let mut tried = Vec::new();
-        // The DHT needs acquaintances even when the learner's address is known: others are found through them.
+        // The DHT needs acquaintances even when the learner's address is known: others
+        // are found through them.
         let (joining, last) = (std::pin::pin!(self.join()), std::pin::pin!(self.dial_where_it_was()));
         let (network, last) = match select(joining, last).await {
             // Dials that are under way go on by themselves; a dead bootstrap peer shall not keep us waiting.

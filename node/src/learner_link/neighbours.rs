@@ -1,4 +1,5 @@
-//! The neighbours that the learner named: handed to the snapshot service, dialled where only this side can, remembered for heartbeats.
+//! The neighbours that the learner named: handed to the snapshot service, dialled where only this
+//! side can, remembered for heartbeats.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,7 +51,8 @@ impl CurrentNeighbours {
         Ok(())
     }
 
-    /// Connects to a peer that will pull from here and cannot connect to us. Who is connected already answers at once.
+    /// Connects to a peer that will pull from here and cannot connect to us. Who is connected
+    /// already answers at once.
     async fn reach(self, peer: Peer) {
         let Some(id) = peer_of_key(&peer.key) else { return };
         let addresses: Vec<Multiaddr> = peer.addresses.iter().filter_map(|a| a.parse().ok()).collect();

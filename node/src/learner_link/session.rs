@@ -95,8 +95,8 @@ impl Session {
     /// # Errors
     /// [`Stopped`] when the network was taken down.
     pub async fn run(mut self) -> Result<Ending, Stopped> {
-        // A dial that succeeds is no success yet: the learner may be of another version, and close every
-        // connection.
+        // A dial that succeeds is no success yet: the learner may be of another version,
+        // and close every connection.
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut unanswered = LastMessage::default();
         loop {
@@ -181,7 +181,8 @@ impl Session {
                     self.take(news).await?;
                 }
                 Err(ref error @ AskError::Refused { reason: ref why, .. }) => {
-                    // The learner is there and does not want this node: looking for it anew would change nothing.
+                    // The learner is there and does not want this node: looking for it
+                    // anew would change nothing.
                     let reason = error.to_string();
                     if refused.is_new(&reason) {
                         tracing::warn!("{reason}");
@@ -272,7 +273,8 @@ impl Session {
     }
 }
 
-/// What the neighbours gave, those first that were cut off: they are the fewest, and the learner must hear of them.
+/// What the neighbours gave, those first that were cut off: they are the fewest, and the learner
+/// must hear of them.
 fn uplinks(stats: &SnapshotStats) -> Vec<UplinkReport> {
     let upstream = |peer| stats.relay.upstreams.iter().find(|upstream| upstream.peer == peer);
     let rotten = stats.cut_off.iter().rev().map(|peer| (*peer, true));

@@ -118,7 +118,8 @@ pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<TargetRun, 
     }
 }
 
-/// The run's charter, where it is known from an earlier start. A run that is new to this node is looked at when it is joined.
+/// The run's charter, where it is known from an earlier start. A run that is new to this node is
+/// looked at when it is joined.
 pub(super) fn kept_charter(data: &DataDir, target: &TargetRun) -> Option<Charter> {
     let kept = charter_file::kept_charter(data, &target.learner)?;
     Charter::open(&kept).ok().map(|(_, charter)| charter)
@@ -131,7 +132,8 @@ pub(super) fn charter(settings: &Settings, charter: &Charter) -> Vec<Problem> {
     lacking.into_iter().chain(not_taken).collect()
 }
 
-/// Whether the device is there that the owner asks for. Where the run is not known yet, it may turn out to be computed in what that cannot.
+/// Whether the device is there that the owner asks for. Where the run is not known yet, it may turn
+/// out to be computed in what that cannot.
 pub(super) fn device(settings: &Settings, charter: Option<&Charter>) -> Result<(), Problem> {
     if matches!(settings.device, DeviceChoice::Auto | DeviceChoice::Cpu) {
         return Ok(());

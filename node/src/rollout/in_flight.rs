@@ -24,10 +24,12 @@ use crate::rollout::sample::RunningSample;
 use crate::snapshots::install::Installed;
 use crate::workload::{NodeWorkload, NodeWorkloadError};
 
-/// How long a newer policy waits for orders that still go on under the one before the last; then their caches are given up.
+/// How long a newer policy waits for orders that still go on under the one before the last; then
+/// their caches are given up.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// Orders in flight. They come and go; their samples are generated together, each in the episode that it plays.
+/// Orders in flight. They come and go; their samples are generated together, each in the
+/// episode that it plays.
 pub(crate) struct OrdersInFlight<'w> {
     workload: &'w NodeWorkload,
     generation: Generation<AnyBackend>,
@@ -89,8 +91,9 @@ impl<'w> OrdersInFlight<'w> {
         self.generation.tally().drawn
     }
 
-    /// Whether yet another policy may take over, when the last one did so long ago: every order that has tokens has drawn from that, or goes
-    /// on under the one before for longer than we wait for.
+    /// Whether yet another policy may take over, when the last one did so long ago: every
+    /// order that has tokens has drawn from that, or goes on under the one before for longer
+    /// than we wait for.
     pub(crate) fn is_settled(&self, after: Duration) -> bool {
         !self.generation.is_catching_up() && (self.generation.lingering() == 0 || after >= SETTLING)
     }
@@ -107,7 +110,8 @@ impl<'w> OrdersInFlight<'w> {
         Ok(())
     }
 
-    /// Lets go of the policy before once the next one is in use; the generation has it for as long as orders draw from it.
+    /// Lets go of the policy before once the next one is in use; the generation has it for as long
+    /// as orders draw from it.
     fn settle(&mut self) {
         let in_use = self.generation.policy().version();
         if let Some(next) = self.next.take_if(|next| next.version() == in_use) {
@@ -115,8 +119,8 @@ impl<'w> OrdersInFlight<'w> {
         }
     }
 
-    /// Goes on where the device in use was lost: its policies are loaded on the next one of the ladder, and what was said is computed anew.
-    /// The newest of them is returned.
+    /// Goes on where the device in use was lost: its policies are loaded on the next one of the
+    /// ladder, and what was said is computed anew. The newest of them is returned.
     pub(crate) fn move_on(
         &mut self,
         ladder: &Ladder,
@@ -163,7 +167,8 @@ impl<'w> OrdersInFlight<'w> {
         })
     }
 
-    /// Hands out the orders that are done. One that could not be judged makes no group at all: a failure of ours must never become a reward.
+    /// Hands out the orders that are done. One that could not be judged makes no group at all: a
+    /// failure of ours must never become a reward.
     pub(crate) fn landed(&mut self, key: &NodeKey) -> Vec<Landed> {
         let mut landed = Vec::new();
         for (ticket, completions) in self.generation.finished() {

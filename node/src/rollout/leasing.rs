@@ -25,7 +25,8 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 // Otherwise an empty outbox would have no room for what is in flight, and no work would ever be asked for.
 const _: () = assert!((MAX_IN_FLIGHT * MAX_ENTRY_BYTES) as u64 <= MAX_OUTBOX_BYTES);
 
-/// Asks for leases whenever the stock runs low, the learner is there, a policy is installed and finished work has a place.
+/// Asks for leases whenever the stock runs low, the learner is there, a policy is installed and
+/// finished work has a place.
 pub struct Leasing {
     /// Who is asked for leases.
     pub learner: LearnerClient,

@@ -104,8 +104,8 @@ pub fn order_queue(capacity: usize) -> (OrderStock, OrderSource) {
 }
 
 impl OrderStock {
-    /// How many orders to ask for: what is free, once less than half is left, else 0. Asking for every single one would keep the
-    /// learner busy with answers.
+    /// How many orders to ask for: what is free, once less than half is left, else 0. Asking for
+    /// every single one would keep the learner busy with answers.
     pub fn wanted(&self) -> u32 {
         let (free, most) = (self.queue.capacity(), self.queue.max_capacity());
         let left = most - free;
@@ -143,7 +143,8 @@ impl OrderStock {
 }
 
 impl OrderSource {
-    /// Waits for an order, then takes what else is there, at most `most` in all. `None` when nothing will come any more.
+    /// Waits for an order, then takes what else is there, at most `most` in all. `None` when
+    /// nothing will come any more.
     pub async fn batch(&mut self, most: usize) -> Option<Vec<LeasedOrder>> {
         let mut orders = vec![self.queue.recv().await?];
         orders.extend(self.at_hand(most - 1));

@@ -1,5 +1,5 @@
-//! Orders on their way back to the learner: what this node will not do goes to others at once, and not when
-//! its lease ends.
+//! Orders on their way back to the learner: what this node will not do goes to others at once, and
+//! not when its lease ends.
 
 use std::time::Duration;
 

@@ -39,7 +39,8 @@ impl<'w> RunningSample<'w> {
         turn: EndedTurn<'_>,
         tokenizer: &Tokenizer,
     ) -> Result<Option<Vec<u32>>, NodeWorkloadError> {
-        // The token that ended the turn is no part of its text. Other special tokens stay, as they do when the learner plays it again.
+        // The token that ended the turn is no part of its text. Other special tokens stay, as they
+        // do when the learner plays it again.
         let ended = turn.tokens.split_last().filter(|_| turn.stopped);
         let said = ended.map_or(turn.tokens, |(_, said)| said);
         let text = tokenizer.decode(said, false)?;

@@ -1,9 +1,11 @@
 //! The worker: a thread that turns leased orders into signed groups.
 //!
-//! Orders come and go while it works: the samples of all that are in flight are generated together, each in the episode that it plays, and
-//! when an order is done the next one takes its place. Between any two tokens the worker looks whether a newer policy was installed, and has
-//! it take over as the charter says; every token knows the version that produced it. An order counts as done when its group is in the
-//! outbox, on disk. Where the device is lost, the worker goes on with the next of the ladder, without a token lost.
+//! Orders come and go while it works: the samples of all that are in flight are generated together,
+//! each in the episode that it plays, and when an order is done the next one takes its place.
+//! Between any two tokens the worker looks whether a newer policy was installed, and has it take
+//! over as the charter says; every token knows the version that produced it. An order counts as
+//! done when its group is in the outbox, on disk. Where the device is lost, the worker goes on with
+//! the next of the ladder, without a token lost.
 
 use std::sync::Arc;
 use std::thread;
@@ -61,7 +63,8 @@ pub struct RolloutWorker {
 }
 
 impl RolloutWorker {
-    /// Works on a thread of its own until stopped, or until the orders end. Must be called within a tokio runtime.
+    /// Works on a thread of its own until stopped, or until the orders end. Must be called
+    /// within a tokio runtime.
     ///
     /// The result comes when the thread has ended; where it panicked, the channel is closed. Nobody has to
     /// wait for the thread.
@@ -228,7 +231,8 @@ impl RolloutWorker {
         flight.len() < self.in_flight && flight.has_room() && self.outbox.has_room(self.in_flight)
     }
 
-    /// Begins orders, but for those whose lease is over, those whose group already waits or is in flight, and those that cannot be begun.
+    /// Begins orders, but for those whose lease is over, those whose group already waits or is in
+    /// flight, and those that cannot be begun.
     fn begin(
         &self,
         orders: Vec<LeasedOrder>,
@@ -257,7 +261,8 @@ impl RolloutWorker {
         Ok(())
     }
 
-    /// Puts the groups that are done into the outbox. Whoever held an order last may deliver it when its lease is over, too.
+    /// Puts the groups that are done into the outbox. Whoever held an order last may deliver it
+    /// when its lease is over, too.
     fn deliver(&self, flight: &mut OrdersInFlight<'_>, given_up: &mut GivenUp) -> Result<(), RolloutError> {
         let mut groups = Vec::new();
         for (held, group) in flight.landed(&self.key) {

@@ -78,7 +78,8 @@ impl Network {
     }
 }
 
-/// Starts a host where an earlier one of this process may just have stopped: QUIC lets go of its socket a moment later.
+/// Starts a host where an earlier one of this process may just have stopped: QUIC lets go of its
+/// socket a moment later.
 pub(super) async fn start_host(config: HostConfig) -> Result<(Host, HostEvents), NetError> {
     let deadline = Instant::now() + RELEASED_WITHIN;
     loop {

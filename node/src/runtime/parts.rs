@@ -36,7 +36,8 @@ use crate::status::reporter::StatusReporter;
 use crate::status::screen::Screen;
 use crate::verifier::Verifier;
 
-/// A part that goes on until it is aborted. One that ends by itself has failed, or has nothing left to listen to.
+/// A part that goes on until it is aborted. One that ends by itself has failed, or has nothing
+/// left to listen to.
 pub(super) type Service = BoxFuture<'static, Result<(), NodeError>>;
 
 /// What the node generates with, or checks others with.

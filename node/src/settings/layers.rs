@@ -72,19 +72,23 @@ pub struct Flags {
     /// Run to join, by name or by its learner's key; needed only if the list has several
     #[arg(long, global = true, value_name = "RUN")]
     pub run: Option<String>,
-    /// Address to listen on, may be repeated; port 0 lets the system choose, a port that your router forwards lets others connect
+    /// Address to listen on, may be repeated; port 0 lets the system choose, a port that your
+    /// router forwards lets others connect
     #[arg(long, global = true, value_name = "MULTIADDR")]
     pub listen: Option<Vec<String>>,
     /// Processor threads for generating [default: half of the cores]
     #[arg(long, global = true, value_name = "N")]
     pub threads: Option<usize>,
-    /// What to generate on: auto, cpu, cuda, cuda:NUMBER, wgpu, wgpu:NUMBER, wgpu:NAME; `echo-node hardware` lists what there is [default: auto]
+    /// What to generate on: auto, cpu, cuda, cuda:NUMBER, wgpu, wgpu:NUMBER, wgpu:NAME;
+    /// `echo-node hardware` lists what there is [default: auto]
     #[arg(long, global = true, value_name = "DEVICE")]
     pub device: Option<DeviceChoice>,
-    /// Numbers to generate in, of those that the run takes: f32, bf16, int8, int4 [default: the first that the run's charter lists]
+    /// Numbers to generate in, of those that the run takes: f32, bf16, int8, int4
+    /// [default: the first that the run's charter lists]
     #[arg(long, global = true, value_name = "NAME")]
     pub precision: Option<Precision>,
-    /// Most orders leased to this node at once: more keeps a fast node busy, fewer keeps its rollouts fresh [default: 8]
+    /// Most orders leased to this node at once: more keeps a fast node busy, fewer keeps its
+    /// rollouts fresh [default: 8]
     #[arg(long, global = true, value_name = "N")]
     pub max_orders: Option<u32>,
     /// What to do for the run, may be repeated [default: rollout and relay]
@@ -125,7 +129,8 @@ pub(super) struct Environment {
     pub(super) layer: SettingsLayer,
 }
 
-/// Picks the variables with our prefix. Texts stay texts even where they look like numbers; a list is split at commas.
+/// Picks the variables with our prefix. Texts stay texts even where they look like numbers; a list
+/// is split at commas.
 ///
 /// # Errors
 /// [`SettingsError::NotText`] for what is not UTF-8, [`SettingsError::Number`] for a wrong number.

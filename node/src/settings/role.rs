@@ -11,7 +11,8 @@ pub enum Role {
     Rollout,
     /// Passes snapshots on to other nodes; alone, it keeps them without generating
     Relay,
-    /// Checks what others have generated; takes memory for a few policies, and processor time beside generating
+    /// Checks what others have generated; takes memory for a few policies, and
+    /// processor time beside generating
     Verifier,
 }
 

@@ -60,8 +60,9 @@ pub struct SnapshotDownloads {
     pub board: Arc<Board>,
     /// Where the manifest of the installed snapshot is kept.
     pub kept: PathBuf,
-    /// What the node generates with, or checks what others have generated. A node that does neither has none: a snapshot counts as installed
-    /// there when every byte of it is stored, which it is only after it matched the signed manifest.
+    /// What the node generates with, or checks what others have generated. A node that does neither
+    /// has none: a snapshot counts as installed there when every byte of it is stored, which it is
+    /// only after it matched the signed manifest.
     pub policy: Option<watch::Sender<Option<Arc<Installed>>>>,
     /// What a node does that does not generate, from its first snapshot on.
     pub instead: Option<NodeActivity>,

@@ -38,7 +38,8 @@ pub async fn listen(
     Ok(())
 }
 
-/// Forwarded is what is true and still of use; a neighbour is blamed only for what it should have found wrong itself.
+/// Forwarded is what is true and still of use; a neighbour is blamed only for what it should
+/// have found wrong itself.
 async fn judge(
     manifests: &Manifests,
     source: PeerId,

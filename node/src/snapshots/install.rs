@@ -45,7 +45,8 @@ pub struct Installed {
     pub policy: Arc<Policy<AnyBackend>>,
     /// What it was loaded on.
     pub device: Device,
-    /// The weights as they were published, mapped: for the same version on another device, or in another precision.
+    /// The weights as they were published, mapped: for the same version on another device,
+    /// or in another precision.
     pub weights: Arc<VersionWeights>,
     /// The run's tokenizer as of this snapshot.
     pub tokenizer: Arc<Tokenizer>,
@@ -87,9 +88,10 @@ impl From<SnapshotReadError> for InstallError {
     }
 }
 
-/// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the workload, on the best device of `ladder`. Its
-/// weights are mapped from a file among `images`, so memory holds a chunk at a time on the way, and later what the system finds room for; those of
-/// a coarser precision than the snapshot's are made of them in memory. Blocks.
+/// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the
+/// workload, on the best device of `ladder`. Its weights are mapped from a file among `images`, so
+/// memory holds a chunk at a time on the way, and later what the system finds room for; those of a
+/// coarser precision than the snapshot's are made of them in memory. Blocks.
 ///
 /// # Errors
 /// [`InstallError`]; a damaged chunk is named, so that it can be fetched again.

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use crate::learner_link::client::{LearnerClient, Newest};
 use crate::snapshots::manifests::{MAX_MANIFESTS, Manifests};
 
-/// Gossip gets this much time to bring a manifest that a heartbeat told of, before the learner is asked for it.
+/// Gossip gets this much time to bring a manifest that a heartbeat told of, before the learner
+/// is asked for it.
 const GOSSIP_HEAD_START: Duration = Duration::from_millis(300);
 /// The pause after the learner did not send the newest manifest.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
@@ -46,8 +47,8 @@ pub async fn fetch_manifests(
     }
 }
 
-/// Asks the learner for manifests between what the node holds and the newest: without one of them the deltas behind it are of no use, and
-/// whole chunks are fetched instead.
+/// Asks the learner for manifests between what the node holds and the newest: without one of them
+/// the deltas behind it are of no use, and whole chunks are fetched instead.
 ///
 /// # Errors
 /// [`Stopped`] when nothing is fetched any more.

@@ -19,13 +19,14 @@ use crate::state::state_file;
 use crate::state::state_file::StateError;
 use crate::workload::{NodeWorkload, NodeWorkloadError};
 
-/// Manifests that are remembered: the installed one, the one being received, and a few between and behind them.
+/// Manifests that are remembered: the installed one, the one being received, and a few
+/// between and behind them.
 pub const MAX_MANIFESTS: usize = 8;
 /// Longest encoded manifest with its signature, in bytes.
 const MAX_SIGNED_BYTES: u64 = (MAX_MANIFEST_BYTES + ENVELOPE_BYTES) as u64;
 
-/// Of the versions that come and are installed, one has a line in the log in this time. A fast run makes
-/// dozens a second.
+/// Of the versions that come and are installed, one has a line in the log in this time. A fast run
+/// makes dozens a second.
 pub(crate) static LINES: Paced = Paced::new(Duration::from_secs(10));
 
 /// A manifest that no honest peer hands on.
@@ -151,7 +152,8 @@ impl Manifests {
         self.news.notified().await;
     }
 
-    /// A version between an older one that was seen and the newest, which lacks only this manifest to be reached by deltas.
+    /// A version between an older one that was seen and the newest, which lacks only this manifest
+    /// to be reached by deltas.
     pub fn missed(&self) -> Option<PolicyVersion> {
         missed(&self.lock().seen.iter().map(|(version, seen)| (*version, seen.base)).collect())
     }
@@ -187,7 +189,8 @@ impl Manifests {
         self.lock().newest()
     }
 
-    /// Keeps the manifest of an installed version at `path`, for the next start. Does nothing for a version no longer remembered.
+    /// Keeps the manifest of an installed version at `path`, for the next start. Does nothing for a
+    /// version no longer remembered.
     ///
     /// # Errors
     /// [`StateError::Io`]; the manifest before it is then still kept.
@@ -219,7 +222,8 @@ impl Known {
     }
 }
 
-/// Follows the bases of the newest version down to the first that is not among the `bases`, if anything older is.
+/// Follows the bases of the newest version down to the first that is not among the `bases`,
+/// if anything older is.
 fn missed(bases: &BTreeMap<PolicyVersion, Option<PolicyVersion>>) -> Option<PolicyVersion> {
     let (oldest, newest) = (*bases.first_key_value()?.0, *bases.last_key_value()?.0);
     let mut version = newest;

@@ -1,4 +1,5 @@
-//! Peers that worked last, for the next start: with them a node comes back even when the list's peers are gone.
+//! Peers that worked last, for the next start: with them a node comes back even when the
+//! list's peers are gone.
 
 use std::path::Path;
 
@@ -40,7 +41,8 @@ impl KnownPeers {
         }
     }
 
-    /// Whom `host` is connected to now; `first` keeps its place whatever happens. When nobody is connected, what was known stays.
+    /// Whom `host` is connected to now; `first` keeps its place whatever happens. When nobody is
+    /// connected, what was known stays.
     pub async fn refresh(&mut self, host: &Host, first: PeerId) {
         let connected = host.connected_peers().await;
         let mut known = Vec::new();

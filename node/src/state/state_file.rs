@@ -73,7 +73,8 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StateError> {
         .map_err(|error| StateError::Damaged { path: path.to_owned(), what: error.to_string() })
 }
 
-/// Replaces the file by `bytes`. `durable` waits for the disk; without it a power loss may leave an empty file.
+/// Replaces the file by `bytes`. `durable` waits for the disk; without it a power loss may
+/// leave an empty file.
 ///
 /// # Errors
 /// [`StateError::Io`]; the old file is then still there.

@@ -47,8 +47,9 @@ pub enum TrustError {
 
 /// Opens the list at `path` under what this node remembers, and returns what it has to remember from now on.
 ///
-/// The keeper is pinned: the first one seen unless `list_key` names another. Naming a keeper who is not the remembered one starts
-/// the count of versions anew, since another keeper counts for himself. Nothing is written; see [`remember`].
+/// The keeper is pinned: the first one seen unless `list_key` names another. Naming a keeper who is
+/// not the remembered one starts the count of versions anew, since another keeper counts for
+/// himself. Nothing is written; see [`remember`].
 ///
 /// # Errors
 /// [`TrustError`]: no such list, a key that is none, or a list that is refused.

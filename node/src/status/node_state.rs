@@ -71,7 +71,8 @@ pub struct SnapshotTraffic {
     pub duplicates: u64,
     /// Groups taken over from a slower or lost neighbour.
     pub repairs: u64,
-    /// Peers that were cut off because they served rotten bytes or broke the protocol: the first digits of their keys.
+    /// Peers that were cut off because they served rotten bytes or broke the protocol: the first
+    /// digits of their keys.
     pub cut_off: Vec<String>,
 }
 
@@ -96,13 +97,15 @@ pub struct Facts {
     pub lost_devices: Vec<LostDevice>,
     /// Trajectories per second, over the last ten seconds.
     pub rollouts_per_s: f32,
-    /// Trajectories per second that may be expected before there are any: see [`crate::devices::hardware::expected`].
+    /// Trajectories per second that may be expected before there are any: see
+    /// [`crate::devices::hardware::expected`].
     pub expected_rollouts_per_s: Option<f32>,
     /// Trajectories generated since the start.
     pub rollouts: u64,
     /// Groups that the learner accepted since the start.
     pub accepted: u64,
-    /// The time from when each accepted group was first sent until it was accepted, over all of them, in seconds.
+    /// The time from when each accepted group was first sent until it was accepted, over all
+    /// of them, in seconds.
     pub waited_s: f64,
     /// Groups that the learner refused since the start, by reason.
     pub refused: BTreeMap<&'static str, u64>,
@@ -127,7 +130,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What the learner is told of its throughput: what was measured of real groups, and what may be expected before there are any.
+    /// What the learner is told of its throughput: what was measured of real groups, and what may
+    /// be expected before there are any.
     pub fn told_rollouts_per_s(&self) -> f32 {
         self.expected_rollouts_per_s.filter(|_| self.rollouts == 0).unwrap_or(self.rollouts_per_s)
     }

@@ -1,4 +1,5 @@
-//! What the owner sees: a line every few seconds, a progress bar while a snapshot comes in, and a file for programs.
+//! What the owner sees: a line every few seconds, a progress bar while a snapshot comes in, and
+//! a file for programs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -10,28 +10,32 @@ use crate::sampling::SamplingParams;
 
 /// Audits with policies that it makes, in whatever precision is declared, of the weights that others hold.
 ///
-/// One audit is made at a time, as it uses every core, and memory for a whole sequence. So two that want a policy that is not there make it once, and what
-/// policies take is bounded. Nobody but other audits waits for one.
+/// One audit is made at a time, as it uses every core, and memory for a whole sequence. So two that
+/// want a policy that is not there make it once, and what policies take is bounded. Nobody but
+/// other audits waits for one.
 #[derive(Debug)]
 pub struct Auditor {
     copies: Mutex<Copies>,
 }
 
 impl Auditor {
-    /// One whose policies take at most `copied_bytes` of memory beside the weights that they are made of ([`VersionWeights::copied_bytes`]). It keeps those
-    /// that were used last, none longer than others hold the weights.
+    /// One whose policies take at most `copied_bytes` of memory beside the weights that they are
+    /// made of ([`VersionWeights::copied_bytes`]). It keeps those that were used last, none longer
+    /// than others hold the weights.
     #[must_use]
     pub fn new(copied_bytes: usize) -> Self {
         Self { copies: Mutex::new(Copies::new(copied_bytes)) }
     }
 
-    /// What is wrong with samples of the order whose seed is `seed`, and how certain that is, by `standard`: what [`examine`] finds with the policies of
-    /// `versions` in that precision. Where these do not fit into memory together, they are asked one after the other, and the finding is
-    /// the same. Blocks, for other audits too.
+    /// What is wrong with samples of the order whose seed is `seed`, and how certain that is, by
+    /// `standard`: what [`examine`] finds with the policies of `versions` in that precision. Where
+    /// these do not fit into memory together, they are asked one after the other, and the finding
+    /// is the same. Blocks, for other audits too.
     ///
     /// # Errors
-    /// [`CannotAudit::NoRoom`] where a single policy does not fit, or caches were kept and those of all versions do not;
-    /// [`CannotAudit::Processor`] where this machine has to be exact and is not; what [`examine`] fails with.
+    /// [`CannotAudit::NoRoom`] where a single policy does not fit, or caches were kept and those of
+    /// all versions do not; [`CannotAudit::Processor`] where this machine has to be exact and is
+    /// not; what [`examine`] fails with.
     pub fn examine(
         &self,
         versions: &[Arc<VersionWeights>],

@@ -41,7 +41,8 @@ impl Copies {
 
     /// The policies of these versions, to be given back before others are asked for.
     ///
-    /// Fails with [`CannotAudit::NoRoom`] where they may not be there together, and when weights cannot be loaded.
+    /// Fails with [`CannotAudit::NoRoom`] where they may not be there together, and when
+    /// weights cannot be loaded.
     pub(super) fn policies(
         &mut self,
         versions: &[Arc<VersionWeights>],

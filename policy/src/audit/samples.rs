@@ -17,8 +17,9 @@ const MARGIN: f32 = 2.0;
 pub struct SampleFinding {
     /// What is wrong with them, if anything is: a fault that is certain before one that is not.
     pub fault: Option<AuditFault>,
-    /// Whether nothing certain is wrong with them, and one lies so near the limits of [`Tolerance`], within half and twice of one, that an honest
-    /// machine of another kind may come to the opposite: that nobody finds the same is held against nobody then.
+    /// Whether nothing certain is wrong with them, and one lies so near the limits of
+    /// [`Tolerance`], within half and twice of one, that an honest machine of another kind may come
+    /// to the opposite: that nobody finds the same is held against nobody then.
     pub is_close: bool,
 }
 
@@ -31,12 +32,14 @@ pub struct ClaimedSample {
     tokens: Vec<u32>,
     /// Those that were drawn, in order, each with the version of the policy.
     draws: Vec<(u64, Draw)>,
-    /// Where caches were kept from one version to the next: positions of draws before which they were computed anew all the same.
+    /// Where caches were kept from one version to the next: positions of draws before which they
+    /// were computed anew all the same.
     kept: Option<Vec<u32>>,
 }
 
 impl ClaimedSample {
-    /// Sample `index` of an order. `tokens` are all that followed the prompt, each with whether it was drawn; `logprobs` and `versions` are those of the drawn ones.
+    /// Sample `index` of an order. `tokens` are all that followed the prompt, each with whether it
+    /// was drawn; `logprobs` and `versions` are those of the drawn ones.
     #[must_use]
     pub fn new(
         index: u32,
@@ -52,15 +55,16 @@ impl ClaimedSample {
         Self { index, tokens, draws: draws.collect(), kept: None }
     }
 
-    /// Of a group that kept its caches when a newer version took over. What stands before the draws at
-    /// these positions was computed anew, under the version of their token: see
-    /// [`recomputed`](crate::generation::Completion::recomputed).
+    /// Of a group that kept its caches when a newer version took over. What stands
+    /// before the draws at these positions was computed anew, under the version of
+    /// their token: see [`recomputed`](crate::generation::Completion::recomputed).
     #[must_use]
     pub fn with_kept_caches(self, recomputed: Vec<u32>) -> Self {
         Self { kept: Some(recomputed), ..self }
     }
 
-    /// Whether some of its tokens may follow what older versions had fed, so that all versions are asked about them together.
+    /// Whether some of its tokens may follow what older versions had fed, so that all versions are
+    /// asked about them together.
     pub(super) fn has_kept_caches(&self) -> bool {
         self.kept.is_some()
     }
@@ -87,8 +91,8 @@ impl ClaimedSample {
         Ok(evidence)
     }
 
-    /// A token was fed by the version of the next draw, up to where everything was computed anew. Behind the tokens of a version that is not
-    /// there nothing is known until then.
+    /// A token was fed by the version of the next draw, up to where everything was computed anew.
+    /// Behind the tokens of a version that is not there nothing is known until then.
     fn look_by_lineage<B: Backend>(
         &self,
         audits: &BTreeMap<u64, Audit<'_, B>>,
@@ -109,10 +113,11 @@ impl ClaimedSample {
     }
 }
 
-/// What is wrong with these samples of the order whose seed is `seed` by the limits of `tolerance`, and how certain that is. Tokens of versions that are not
-/// among `policies` are not looked at, and behind the first fault that is certain nothing is: a lie is not worth looking at any longer. One that
-/// is not certain hides none that is: what follows is looked at, and the means of the others are taken without it. Costs about as much
-/// computing as the prefill of all tokens.
+/// What is wrong with these samples of the order whose seed is `seed` by the limits of `tolerance`,
+/// and how certain that is. Tokens of versions that are not among `policies` are not looked at, and
+/// behind the first fault that is certain nothing is: a lie is not worth looking at any longer. One
+/// that is not certain hides none that is: what follows is looked at, and the means of the others
+/// are taken without it. Costs about as much computing as the prefill of all tokens.
 ///
 /// # Errors
 /// When the prompt is empty, or a sample does not fit the model.
@@ -128,8 +133,9 @@ pub fn examine<B: Backend>(
     weigh(samples.into_iter().map(|sample| sample.look(&audits)), tolerance)
 }
 
-/// As [`examine`], and finds the same, with some policies at a time: they come by version, the oldest first, and are let go before the next ones are asked
-/// for. All samples are looked at, whatever is found.
+/// As [`examine`], and finds the same, with some policies at a time: they come by version,
+/// the oldest first, and are let go before the next ones are asked for. All samples are
+/// looked at, whatever is found.
 ///
 /// Fails as [`examine`] does, and with what asking for a policy fails with.
 ///

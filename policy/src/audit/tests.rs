@@ -107,7 +107,8 @@ fn every_cheat_is_found() {
     }
 }
 
-/// What is found of the four samples when their log-probabilities are off by what `off` says of sample and position.
+/// What is found of the four samples when their log-probabilities are off by what `off` says
+/// of sample and position.
 fn examine_off(off: impl Fn(u32, usize) -> f32) -> SampleFinding {
     let (config, weights) = families().remove(0);
     let policies = [load(&config, &weights)];
@@ -152,8 +153,9 @@ fn what_lies_near_the_limits_is_close_on_either_side() {
 #[test]
 fn what_is_too_close_to_tell_adds_up_to_no_certainty() {
     let mean = Tolerance::f32(0.8).mean_of(2 * TOKENS as usize) as f32;
-    // Every log-probability of a sample is off by so many times what the mean of two may be. The second and the third lie each with the first within
-    // twice of it; all three together would be beyond.
+    // Every log-probability of a sample is off by so many times what the mean of two may
+    // be. The second and the third lie each with the first within twice of it; all three
+    // together would be beyond.
     let found = examine_off(|sample, _| [0.0, 3.0, 3.5, 0.0][sample as usize] * mean);
     assert!(found.fault.is_some() && found.is_close, "{found:?}");
     let found = examine_off(|sample, _| [0.0, 3.0, 4.5, 0.0][sample as usize] * mean);
@@ -187,7 +189,8 @@ fn draws_outside_of_the_sequence_are_errors_and_no_draws_are_no_evidence() {
     assert!(Audit::new(&policy, &[], &SEED, &params).is_err());
 }
 
-/// Three groups under a policy and two newer ones, with so little room for caches that groups are put back and computed anew in between.
+/// Three groups under a policy and two newer ones, with so little room for caches that groups are
+/// put back and computed anew in between.
 fn kept_in_little_room(policies: &[Arc<Policy>; 3]) -> Vec<(SampleRequest, Vec<Completion>)> {
     let requests: Vec<_> = [3u8, 5, 8]
         .map(|salt| SampleRequest {
@@ -249,7 +252,8 @@ fn kept_caches_are_audited_to_the_bit() {
             };
             let told = |index| sample(index).with_kept_caches(longest.recomputed.clone());
             assert_eq!(examine(&policies, (0..3).map(told).collect()), None, "{:?}", config.family);
-            // Without the oldest policy, what follows its caches is left out; without the newest, its own tokens.
+            // Without the oldest policy, what follows its caches is left out; without the
+            // newest, its own tokens.
             assert_eq!(examine(&policies[1..], (0..3).map(told).collect()), None);
             assert_eq!(examine(&policies[..2], (0..3).map(told).collect()), None);
             if longest.has_kept_caches() {

@@ -2,7 +2,8 @@
 
 use crate::model::precision::{Precision, UnknownPrecision};
 
-/// How tokens are audited that were drawn in some precision: in the same, by the limits that honest machines keep among themselves.
+/// How tokens are audited that were drawn in some precision: in the same, by the limits that honest
+/// machines keep among themselves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standard {
     /// What was declared, and what the audit computes in.
@@ -75,21 +76,28 @@ pub enum CannotAudit {
     },
 }
 
-// All at temperature 1. On the CPU the same recipe gives the same bits everywhere, but for bf16 on a matrix unit; where a recipe leaves the order of sums
-// open, limits are for a machine that adds in another one, such a unit or a GPU. Such ones were imitated, and what all but a thousandth of their responses of 256 tokens keep is measured
-// (`cargo lab study audit`, "another order of sums"); limits leave twice that and more.
+// All at temperature 1. On the CPU the same recipe gives the same bits everywhere, but for bf16 on
+// a matrix unit; where a recipe leaves the order of sums open, limits are for a machine that adds
+// in another one, such a unit or a GPU. Such ones were imitated, and what all but a thousandth of
+// their responses of 256 tokens keep is measured (`cargo lab study audit`, "another order of
+// sums"); limits leave twice that and more.
 
-/// Measured: 8e-7, 4e-6 and 5e-4. Wider than twice that, as kinds of GPUs differ in their elementary functions, too.
+/// Measured: 8e-7, 4e-6 and 5e-4. Wider than twice that, as kinds of GPUs differ in
+/// their elementary functions, too.
 const F32: Tolerance = Tolerance { border: 1e-4, off: 0.0, mean: 2e-4, max: 1e-2 };
-/// Measured: 1.4e-3, 3.9e-4 and 3.5e-2 with a policy that has learned; 2.7e-4, 2.8e-3 and 1.7e-2 between a matrix unit and vectors with random weights of one to 28
-/// layers, which are less sure of their tokens. What is rounded to the other side is off by a part in 256, and moves what follows.
+/// Measured: 1.4e-3, 3.9e-4 and 3.5e-2 with a policy that has learned; 2.7e-4, 2.8e-3 and
+/// 1.7e-2 between a matrix unit and vectors with random weights of one to 28 layers, which
+/// are less sure of their tokens. What is rounded to the other side is off by a part in 256,
+/// and moves what follows.
 const BF16: Tolerance = Tolerance { border: 3e-3, off: 0.0, mean: 5e-3, max: 0.1 };
-/// Where [nothing is left open](Precision::is_exact), honest machines agree to the bit. What is left is what another way to add up the weights of one draw may
-/// move, behind the last product: [`crate::sampling`] says how little.
+/// Where [nothing is left open](Precision::is_exact), honest machines agree to the bit. What is
+/// left is what another way to add up the weights of one draw may move, behind the last product:
+/// [`crate::sampling`] says how little.
 const EXACT: Tolerance = Tolerance { border: 1e-6, off: 0.0, mean: 1e-6, max: 1e-5 };
 
-/// The limits at temperature 1: rows are what is declared, columns what the audit computes in. A pair gets limits when differences of honest nodes
-/// were measured between the two, and none before: guessed ones would ban the honest or let liars pass.
+/// The limits at temperature 1: rows are what is declared, columns what the audit computes in. A
+/// pair gets limits when differences of honest nodes were measured between the two, and none
+/// before: guessed ones would ban the honest or let liars pass.
 fn limits(declared: Precision, auditing: Precision) -> Option<Tolerance> {
     use Precision::{Bf16, F32 as Single, Int4, Int8};
     match (declared, auditing) {
@@ -104,9 +112,10 @@ fn limits(declared: Precision, auditing: Precision) -> Option<Tolerance> {
 }
 
 impl Tolerance {
-    /// For tokens that were drawn at this temperature in the precision of the name `declared`, where the audit computes in `auditing`. A temperature below 1 multiplies
-    /// differences. Where top-p or top-k cut the distribution, a token at the cut may be in on one machine and out on another: such draws
-    /// cannot be judged by these limits.
+    /// For tokens that were drawn at this temperature in the precision of the name `declared`,
+    /// where the audit computes in `auditing`. A temperature below 1 multiplies differences. Where
+    /// top-p or top-k cut the distribution, a token at the cut may be in on one machine and out on
+    /// another: such draws cannot be judged by these limits.
     ///
     /// # Errors
     /// When an audit would say nothing about them.

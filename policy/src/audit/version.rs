@@ -5,7 +5,8 @@ use crate::model::config::ModelConfig;
 use crate::model::precision::Precision;
 use crate::model::weights::{DType, Weights};
 
-/// The weights of a version as they were published. They are mapped from a file as a rule, so it costs little to keep them.
+/// The weights of a version as they were published. They are mapped from a file as a rule, so it
+/// costs little to keep them.
 #[derive(Debug)]
 pub struct VersionWeights {
     version: u64,

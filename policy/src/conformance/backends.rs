@@ -1,8 +1,11 @@
 //! How far a backend of the generation engine is from a reference, over random prompts of ragged lengths.
 //!
-//! The f32 reference is the training pass composed of candle's operations ([`crate::training::decoder::Decoder::composed`]): it shares no kernel and no cache with any
-//! backend. The CPU's backend is the other one: of a precision's recipe, as verifiers repeat it. A backend is fed every prompt twice, many together in full calls: once as generation does, with the end of half of the prompts a
-//! token a call, for whole distributions; and once in one go, as an audit does, for the log-prob of a claimed next token at each place.
+//! The f32 reference is the training pass composed of candle's operations
+//! ([`crate::training::decoder::Decoder::composed`]): it shares no kernel and no cache with any
+//! backend. The CPU's backend is the other one: of a precision's recipe, as verifiers repeat it. A
+//! backend is fed every prompt twice, many together in full calls: once as generation does, with
+//! the end of half of the prompts a token a call, for whole distributions; and once in one go, as
+//! an audit does, for the log-prob of a claimed next token at each place.
 
 mod error;
 mod expected;
@@ -26,7 +29,8 @@ use expected::ExpectedScores;
 
 /// Most prompts that are fed together.
 const TOGETHER: usize = 128;
-/// Most tokens of prompts that are fed together, but for a single prompt: bounds the memory of the reference's distributions.
+/// Most tokens of prompts that are fed together, but for a single prompt: bounds the memory
+/// of the reference's distributions.
 const TOGETHER_TOKENS: usize = 4096;
 
 /// What was found of a backend.
@@ -34,7 +38,8 @@ const TOGETHER_TOKENS: usize = 4096;
 pub struct Agreement {
     /// How many prompts the backend was fed.
     pub prompts: u64,
-    /// Tokens of theirs: after each, the distributions were compared, and two log-probs of the token that is said to follow.
+    /// Tokens of theirs: after each, the distributions were compared, and two log-probs of the
+    /// token that is said to follow.
     pub tokens: u64,
     /// Σ |Δ log p| of these log-probs.
     sum_dlogp: f64,
@@ -134,8 +139,9 @@ pub struct AgreementLimits {
 }
 
 impl AgreementLimits {
-    /// Those of a precision. Of f32 and bf16 they are what the engine promises; of the integers half as much again, and more, as the CPU's
-    /// kernels were measured to be off by on the models here over 2,000 prompts: 0.020 and 3.5e-4 in int8, 0.21 and 0.038 in int4.
+    /// Those of a precision. Of f32 and bf16 they are what the engine promises; of the integers
+    /// half as much again, and more, as the CPU's kernels were measured to be off by on the models
+    /// here over 2,000 prompts: 0.020 and 3.5e-4 in int8, 0.21 and 0.038 in int4.
     #[must_use]
     pub fn of(precision: Precision) -> Self {
         let (mean_dlogp, mean_kl) = match precision {
@@ -149,7 +155,8 @@ impl AgreementLimits {
     }
 }
 
-/// Holds backends with the reference's weights against it, each over all of the prompts. Results are in the order of the backends.
+/// Holds backends with the reference's weights against it, each over all of the prompts. Results
+/// are in the order of the backends.
 ///
 /// # Errors
 /// When the reference or a backend fails.

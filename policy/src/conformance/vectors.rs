@@ -1,4 +1,5 @@
-//! Conformance checks against reference data produced elsewhere: the same files are read by the tests and by the lab.
+//! Conformance checks against reference data produced elsewhere: the same files are read by the
+//! tests and by the lab.
 
 use serde::Serialize;
 
@@ -24,7 +25,8 @@ pub struct VectorReport {
     pub failed: u64,
     /// Checks that could not be made, for a reason that is not a fault.
     pub skipped: u64,
-    /// Worst difference seen, as a fraction of its tolerance: 1.0 is exactly at the limit. Zero where cases are exact.
+    /// Worst difference seen, as a fraction of its tolerance: 1.0 is exactly at the limit. Zero
+    /// where cases are exact.
     pub worst: f64,
     /// One text per failure, at most [`MAX_REPORTED_FAILURES`].
     pub failures: Vec<String>,
@@ -52,7 +54,8 @@ impl VectorReport {
         self.skipped += 1;
     }
 
-    /// Counts a numeric check: `difference` must not exceed `tolerance`. A difference that is not a number fails.
+    /// Counts a numeric check: `difference` must not exceed `tolerance`. A difference that is
+    /// not a number fails.
     ///
     /// `label` is only called when the check fails, and says which file and case it was.
     pub fn measure(&mut self, difference: f64, tolerance: f64, label: impl FnOnce() -> String) {

@@ -68,7 +68,8 @@ pub struct TokenClaim<'a> {
 
 /// A model loaded on a device. Immutable: a new policy version is a new backend value.
 pub trait Backend: Send + Sync {
-    /// Keys and values of one sequence. Cloning gives an independent continuation of the same tokens, and copies few of them.
+    /// Keys and values of one sequence. Cloning gives an independent continuation of the same
+    /// tokens, and copies few of them.
     type Cache: Clone + Send;
 
     /// Shape of the model that is loaded.
@@ -93,7 +94,8 @@ pub trait Backend: Send + Sync {
         1
     }
 
-    /// Bytes that caches may still grow by; `usize::MAX` where nothing is known but that an allocation would have to fail.
+    /// Bytes that caches may still grow by; `usize::MAX` where nothing is known but that an
+    /// allocation would have to fail.
     fn free_cache_bytes(&self) -> usize {
         usize::MAX
     }
@@ -104,8 +106,9 @@ pub trait Backend: Send + Sync {
     /// Feeds tokens to sequences, at most [`MAX_CALL_TOKENS`] altogether, and returns the logits asked for.
     ///
     /// # Errors
-    /// When a token is outside of the vocabulary, a sequence outgrows the model's positions, a cache is foreign, there
-    /// are too many tokens, or the device has no room for them. Nothing is changed then.
+    /// When a token is outside of the vocabulary, a sequence outgrows the model's positions,
+    /// a cache is foreign, there are too many tokens, or the device has no room for them.
+    /// Nothing is changed then.
     fn forward(&self, feeds: &mut [Feed<'_, Self::Cache>], want: Want) -> Result<Logits, EngineError>;
 
     /// Feeds tokens to sequences as [`Backend::forward`] does where no logits are wanted, beside
@@ -118,10 +121,12 @@ pub trait Backend: Send + Sync {
         self.forward(feeds, Want::Nothing).map(drop)
     }
 
-    /// Feeds tokens to sequences as [`Backend::forward`] does, and draws the one behind each feed. `picks` has one entry a feed.
+    /// Feeds tokens to sequences as [`Backend::forward`] does, and draws the one behind each feed.
+    /// `picks` has one entry a feed.
     ///
     /// # Errors
-    /// As [`Backend::forward`]; and [`EngineError::Sampling`] when there is nothing to draw from: the tokens are in the caches then.
+    /// As [`Backend::forward`]; and [`EngineError::Sampling`] when there is nothing to draw from:
+    /// the tokens are in the caches then.
     fn draw(
         &self,
         feeds: &mut [Feed<'_, Self::Cache>],
@@ -132,8 +137,8 @@ pub trait Backend: Send + Sync {
         logits.rows().zip(picks).map(|(row, pick)| Ok(sampling::sample(row, pick.params, pick.u)?)).collect()
     }
 
-    /// Feeds tokens to sequences as [`Backend::forward`] does, and tells where the claimed ones lie. `claims` has one entry a token fed,
-    /// feed after feed: what is said to follow it.
+    /// Feeds tokens to sequences as [`Backend::forward`] does, and tells where the claimed ones
+    /// lie. `claims` has one entry a token fed, feed after feed: what is said to follow it.
     ///
     /// # Errors
     /// As [`Backend::draw`], and when a claimed token is outside of the vocabulary.

@@ -5,7 +5,8 @@ use super::backend::{Backend, Feed, MAX_CALL_TOKENS, Want};
 
 /// The tokens of all feeds together, if the call is one that `backend` can do.
 ///
-/// Fails when there are too many tokens, a feed has none or one outside of the vocabulary, outgrows the model's positions, or a cache is foreign.
+/// Fails when there are too many tokens, a feed has none or one outside of the vocabulary, outgrows
+/// the model's positions, or a cache is foreign.
 pub(super) fn check<B: Backend>(backend: &B, feeds: &[Feed<'_, B::Cache>]) -> Result<usize, EngineError> {
     let config = backend.config();
     let total = feeds.iter().map(|feed| feed.tokens.len()).sum();

@@ -1,12 +1,15 @@
 //! The CPU backend.
 //!
-//! In f32, weights stay as they were published, bf16, f16 or f32, in the memory or the file that they came in, and are widened on their way
-//! into products; everything else is f32. Other precisions change what products multiply, and nothing else: see [`Precision`].
+//! In f32, weights stay as they were published, bf16, f16 or f32, in the memory or the file that
+//! they came in, and are widened on their way into products; everything else is f32. Other
+//! precisions change what products multiply, and nothing else: see [`Precision`].
 //!
-//! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the token was fed alone or in
-//! a batch, in one call with its prompt or in a later one, with a shared or an own cache, and with any number of threads.
-//! Every reduction runs in an order that depends on the model's shape alone, so processors with different vector units agree as well; but in
-//! bf16 some of them take numbers and sums nearer to zero than 2⁻¹²⁶ for zero, and those with a matrix unit add in its order.
+//! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the
+//! token was fed alone or in a batch, in one call with its prompt or in a later one, with a shared
+//! or an own cache, and with any number of threads. Every reduction runs in an order that depends
+//! on the model's shape alone, so processors with different vector units agree as well; but in bf16
+//! some of them take numbers and sums nearer to zero than 2⁻¹²⁶ for zero, and those with a matrix
+//! unit add in its order.
 
 mod attention;
 mod forward_pass;
@@ -73,8 +76,9 @@ impl CpuBackend {
         Self::load_as(config, weights, Precision::F32)
     }
 
-    /// Takes over weights, to compute in `precision`. In int8 and int4 it makes matrices of its own of them, some 1.06 and 0.56 bytes a
-    /// weight, and shares but the table of embeddings; in bf16 it copies what was not published in bf16.
+    /// Takes over weights, to compute in `precision`. In int8 and int4 it makes matrices of its own
+    /// of them, some 1.06 and 0.56 bytes a weight, and shares but the table of embeddings; in bf16
+    /// it copies what was not published in bf16.
     ///
     /// # Errors
     /// Those that [`CpuBackend::load`] fails with.
@@ -86,7 +90,8 @@ impl CpuBackend {
         Self::load_on(Processor::best(), config, weights, precision)
     }
 
-    /// Bytes of memory that [`CpuBackend::load_as`] takes for matrices of its own, where those of `config` are all stored as `stored`.
+    /// Bytes of memory that [`CpuBackend::load_as`] takes for matrices of its own, where those of
+    /// `config` are all stored as `stored`.
     #[must_use]
     pub fn copied_bytes(config: &ModelConfig, stored: DType, precision: Precision) -> usize {
         let head = format!("{}.weight", Self::head(config));
@@ -154,7 +159,8 @@ impl CpuBackend {
             ids.extend_from_slice(feed.tokens);
             tokens
                 .extend((1..=feed.tokens.len()).map(|new| VisibleTokens { sequence, visible: before + new }));
-            // SAFETY: the caches are borrowed until the pass is over. It writes to the reserved places alone, which no other cache has.
+            // SAFETY: the caches are borrowed until the pass is over. It writes to the reserved
+            // places alone, which no other cache has.
             let shared = feed.cache.pages().map(|page| unsafe { SharedSlice::from_raw(page, shape.page()) });
             pages.push(shared.collect());
         }

@@ -1,20 +1,26 @@
 //! The decoder on NVIDIA GPUs, in kernels of our own.
 //!
-//! Nothing of CUDA is linked: [`devices`] looks for the driver, which compiles the shipped PTX for the GPU that is there. A [`CudaDevice`] is
-//! opened once; each version of a policy is a [`CudaBackend`] on it, and goes on with the caches that another one of its shape filled.
+//! Nothing of CUDA is linked: [`devices`] looks for the driver, which compiles the shipped PTX for
+//! the GPU that is there. A [`CudaDevice`] is opened once; each version of a policy is a
+//! [`CudaBackend`] on it, and goes on with the caches that another one of its shape filled.
 //!
-//! **Precisions.** [`Precision::F32`]: weights as they were published, everything else f32, products of fused multiply-adds.
+//! **Precisions.** [`Precision::F32`]: weights as they were published, everything else f32,
+//! products of fused multiply-adds.
 //! [`Precision::Bf16`]: the operands of products with weights are bf16, multiplied on tensor cores with sums in f32. Norms, keys and values,
-//! softmax and draws are f32 or wider in both: the recipes are those that whoever checks the tokens repeats on a processor.
+//! softmax and draws are f32 or wider in both: the recipes are those that whoever checks the tokens
+//! repeats on a processor.
 //!
-//! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the token was fed alone or in a batch, in
-//! one call with its prompt or in a later one, with a shared or an own cache. Every sum has an order that depends on the model's shape alone:
-//! inputs are dealt to lanes, slices and partitions by their number. In f32 that holds between GPUs as well.
+//! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the
+//! token was fed alone or in a batch, in one call with its prompt or in a later one, with a shared
+//! or an own cache. Every sum has an order that depends on the model's shape alone: inputs are
+//! dealt to lanes, slices and partitions by their number. In f32 that holds between GPUs as well.
 //!
-//! **What goes where.** A call sends one letter about its tokens and reads back the sums of each row, of which [`crate::sampling`]'s
-//! results are made: 88 bytes a row. Logits leave the device only when a caller wants them.
+//! **What goes where.** A call sends one letter about its tokens and reads back the sums of each
+//! row, of which [`crate::sampling`]'s results are made: 88 bytes a row. Logits leave the device
+//! only when a caller wants them.
 //!
-//! **Without a GPU.** The device is behind a trait, [`CudaDriver`]: tests compile the kernels for the processor and run the whole backend on it.
+//! **Without a GPU.** The device is behind a trait, [`CudaDriver`]: tests compile the kernels for
+//! the processor and run the whole backend on it.
 
 mod cache;
 mod device;
@@ -63,8 +69,8 @@ impl CudaBackend {
     /// Copies weights to the device, to compute with them in a precision.
     ///
     /// # Errors
-    /// When the weights are not those of `config`, the precision is another one than f32 and bf16, the model's heads are too wide, the device
-    /// has no room for the weights, or it is lost.
+    /// When the weights are not those of `config`, the precision is another one than f32 and bf16,
+    /// the model's heads are too wide, the device has no room for the weights, or it is lost.
     pub fn load(
         device: &Arc<CudaDevice>,
         config: &ModelConfig,

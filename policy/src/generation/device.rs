@@ -1,8 +1,9 @@
 //! The devices of a machine: which there are, which is taken, and models loaded on it.
 //!
-//! [`Survey::take`] looks for all that this program was built for. A [`DeviceChoice`] and the precision to compute in make a ladder of
-//! what was found: the first rung is the one to begin with, and the next one is for when it is lost. The last is always the CPU. A rung is
-//! opened once, and each version of a policy is loaded on the [`Device`] that comes of it.
+//! [`Survey::take`] looks for all that this program was built for. A [`DeviceChoice`] and the
+//! precision to compute in make a ladder of what was found: the first rung is the one to begin
+//! with, and the next one is for when it is lost. The last is always the CPU. A rung is opened
+//! once, and each version of a policy is loaded on the [`Device`] that comes of it.
 
 mod choice;
 mod cpu;
@@ -46,8 +47,8 @@ pub trait Loader: Send + Sync {
     /// Loads weights, to compute with them in a precision.
     ///
     /// # Errors
-    /// [`EngineError::Memory`] when it has no room for them, [`EngineError::DeviceLost`] when it is lost; when the weights are not those of
-    /// `config`, or the precision is not one of its own.
+    /// [`EngineError::Memory`] when it has no room for them, [`EngineError::DeviceLost`] when it is
+    /// lost; when the weights are not those of `config`, or the precision is not one of its own.
     fn load(
         &self,
         config: &ModelConfig,
@@ -56,7 +57,8 @@ pub trait Loader: Send + Sync {
     ) -> Result<AnyBackend, EngineError>;
 }
 
-/// A device that was opened. Clones are the same one, and policies that are loaded on it share its memory for caches.
+/// A device that was opened. Clones are the same one, and policies that are loaded on it share
+/// its memory for caches.
 #[derive(Clone)]
 pub struct Device(Arc<dyn Loader>);
 

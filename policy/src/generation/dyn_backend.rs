@@ -1,6 +1,7 @@
 //! One type over all backends, so that a program takes whichever device it finds.
 //!
-//! What is behind it is known to itself alone. A call costs a list of references more than one to the backend itself.
+//! What is behind it is known to itself alone. A call costs a list of references more than one
+//! to the backend itself.
 
 use std::any::Any;
 

@@ -54,7 +54,8 @@ pub enum EngineError {
         /// Version of the new policy.
         version: u64,
     },
-    /// The device has no room for what a call adds to the caches. Nothing is changed; with fewer sequences in flight it goes on.
+    /// The device has no room for what a call adds to the caches. Nothing is changed; with fewer
+    /// sequences in flight it goes on.
     #[error(
         "the device is out of memory: {wanted} bytes are wanted, {free} are free; lower the memory or the number of sequences in the settings"
     )]

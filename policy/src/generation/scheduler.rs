@@ -1,19 +1,24 @@
-//! Groups of responses, generated token by token; requests come and go, and the policy may be replaced between any two tokens.
+//! Groups of responses, generated token by token; requests come and go, and the policy may be
+//! replaced between any two tokens.
 //!
-//! A [`Generation`] lives as long as its caller wants: [`Generation::submit`] at any time, [`Generation::step`] again and again,
-//! [`Generation::finished`] now and then. It knows no clock, no thread and no device but its [`Backend`].
+//! A [`Generation`] lives as long as its caller wants: [`Generation::submit`] at any time,
+//! [`Generation::step`] again and again, [`Generation::finished`] now and then. It knows no clock,
+//! no thread and no device but its [`Backend`].
 //!
-//! A response may have several turns. When one ends, [`Generation::converse`] asks the caller's environment what the policy hears, and
-//! the next turn goes on from the same cache: nothing is computed twice, and no turn waits for the turns of others. Positions count the
-//! response's own tokens through all turns, so its draws are those of one long response.
+//! A response may have several turns. When one ends, [`Generation::converse`] asks the caller's
+//! environment what the policy hears, and the next turn goes on from the same cache: nothing is
+//! computed twice, and no turn waits for the turns of others. Positions count the response's own
+//! tokens through all turns, so its draws are those of one long response.
 //!
-//! **A request is one group, and a group goes in lockstep.** Its responses begin together, and those that are not over have equally many
-//! tokens of their own at any time: a group is admitted, put back, caught up and drawn from as a whole. So another policy begins at the
-//! same place in each of its responses, which learners rely on.
+//! **A request is one group, and a group goes in lockstep.** Its responses begin together, and
+//! those that are not over have equally many tokens of their own at any time: a group is admitted,
+//! put back, caught up and drawn from as a whole. So another policy begins at the same place in
+//! each of its responses, which learners rely on.
 //!
-//! **Nothing depends on who else is there.** Every draw has its own number, and the backend's numbers do not depend on neighbours: a
-//! response is the same whenever it was submitted, whatever was put back in between, and however often the device was out of memory.
-//! Only the place at which another policy takes over is a matter of time, and each token says whose it is.
+//! **Nothing depends on who else is there.** Every draw has its own number, and the backend's
+//! numbers do not depend on neighbours: a response is the same whenever it was submitted, whatever
+//! was put back in between, and however often the device was out of memory. Only the place at which
+//! another policy takes over is a matter of time, and each token says whose it is.
 
 mod admission;
 mod bounds;
@@ -44,16 +49,19 @@ pub use stop::{MAX_STOP_BYTES, MAX_STOP_STRINGS, StopStrings};
 pub use takeover::PolicyTakeover;
 pub use tally::GenerationStats;
 
-/// What part of [`GenerationLimits::prefill_tokens`] is computed anew in a step under a policy that takes over, while others draw.
+/// What part of [`GenerationLimits::prefill_tokens`] is computed anew in a step under a policy that
+/// takes over, while others draw.
 const ANEW: usize = 4;
 
 /// Most requests in one generation that were not handed out yet.
 pub const MAX_REQUESTS: usize = 1 << 14;
 
-/// Requests on their way. Each [`Generation::step`] adds one token to every group that is caught up with what it has said and heard.
+/// Requests on their way. Each [`Generation::step`] adds one token to every group that is caught up
+/// with what it has said and heard.
 ///
-/// First come, first served: requests are taken up in order, as many at once as [`GenerationLimits`] and the device have room for (always at least
-/// one), and none overtakes another; as responses end, the next request moves up.
+/// First come, first served: requests are taken up in order, as many at once as
+/// [`GenerationLimits`] and the device have room for (always at least one), and none overtakes
+/// another; as responses end, the next request moves up.
 pub struct Generation<B: Backend = CpuBackend> {
     policy: Arc<Policy<B>>,
     /// Waits until nothing is in flight: see [`PolicyTakeover::Wait`].
@@ -68,7 +76,8 @@ pub struct Generation<B: Backend = CpuBackend> {
     done: Vec<SampleGroup<B>>,
     /// Requests that were ever submitted.
     submitted: u64,
-    /// Sequences that may be in flight: [`GenerationLimits::sequences`], less after the device was out of memory.
+    /// Sequences that may be in flight: [`GenerationLimits::sequences`], less after the device
+    /// was out of memory.
     allowed: usize,
     /// Tokens in a call: [`MAX_CALL_TOKENS`], less after the device was out of memory.
     call: usize,
@@ -96,7 +105,8 @@ impl<B: Backend> Generation<B> {
         }
     }
 
-    /// One batch of requests, whose tickets are their indices, within [`GenerationLimits::default`] and with [`PolicyTakeover::Recompute`].
+    /// One batch of requests, whose tickets are their indices, within
+    /// [`GenerationLimits::default`] and with [`PolicyTakeover::Recompute`].
     ///
     /// # Errors
     /// As [`Generation::submit`]; all requests are accepted or none.
@@ -108,7 +118,8 @@ impl<B: Backend> Generation<B> {
         Ok(generation)
     }
 
-    /// Bounds the bytes of key-value caches in use at once. A single request is always taken up, whatever it needs.
+    /// Bounds the bytes of key-value caches in use at once. A single request is always taken
+    /// up, whatever it needs.
     #[must_use]
     pub fn with_cache_budget(mut self, bytes: usize) -> Self {
         self.limits.cache_bytes = bytes;
@@ -118,8 +129,8 @@ impl<B: Backend> Generation<B> {
     /// Takes a request; nothing is computed yet.
     ///
     /// # Errors
-    /// When the request is empty, beyond a limit, does not fit the model's positions or has parameters out of range, when another one has
-    /// its ticket, or too many wait.
+    /// When the request is empty, beyond a limit, does not fit the model's positions or has
+    /// parameters out of range, when another one has its ticket, or too many wait.
     pub fn submit(&mut self, ticket: Ticket, request: SampleRequest) -> Result<(), EngineError> {
         if self.groups().any(|group| group.ticket == ticket) {
             return Err(EngineError::Limit { what: "requests of one ticket", value: 2, limit: 1 });
@@ -142,7 +153,8 @@ impl<B: Backend> Generation<B> {
         self.waiting.len() + self.active.len() + self.done.len()
     }
 
-    /// The request that is longest in flight. It is alone there when a step fails for want of memory: without it the others go on.
+    /// The request that is longest in flight. It is alone there when a step fails for want of
+    /// memory: without it the others go on.
     pub fn oldest(&self) -> Option<Ticket> {
         self.active.first().map(|group| group.ticket)
     }
@@ -170,8 +182,9 @@ impl<B: Backend> Generation<B> {
     /// they go on later, without a token lost.
     ///
     /// # Errors
-    /// When the policy's logits cannot be sampled from, the device is lost, or has no room for a single request: see
-    /// [`Generation::oldest`]. Tokens drawn before stay valid; the next step goes on from them.
+    /// When the policy's logits cannot be sampled from, the device is lost, or has no room for a
+    /// single request: see [`Generation::oldest`]. Tokens drawn before stay valid; the next step
+    /// goes on from them.
     pub fn step(&mut self) -> Result<bool, EngineError> {
         self.active.iter_mut().for_each(SampleGroup::close);
         self.retire();
@@ -191,13 +204,14 @@ impl<B: Backend> Generation<B> {
         Ok(self.is_finished())
     }
 
-    /// Tells `environment` of every turn that has ended since the last step. Where it answers with tokens, the policy hears them and
-    /// begins another turn; elsewhere the response is complete. Call it after
-    /// each step, and look at [`Generation::is_finished`] or [`Generation::finished`] then.
+    /// Tells `environment` of every turn that has ended since the last step. Where it
+    /// answers with tokens, the policy hears them and begins another turn; elsewhere the
+    /// response is complete. Call it after each step, and look at
+    /// [`Generation::is_finished`] or [`Generation::finished`] then.
     ///
     /// # Errors
-    /// Those of `environment`, and of an answer with unknown tokens, with more than [`SampleRequest::max_heard`] in all, or to a response
-    /// that has no tokens left.
+    /// Those of `environment`, and of an answer with unknown tokens, with more than
+    /// [`SampleRequest::max_heard`] in all, or to a response that has no tokens left.
     pub fn converse<E: From<EngineError>>(
         &mut self,
         mut environment: impl FnMut(EndedTurn<'_>) -> Result<Option<Vec<u32>>, E>,
@@ -221,8 +235,8 @@ impl<B: Backend> Generation<B> {
         self.done.drain(..).map(|group| (group.ticket, group.into_completions())).collect()
     }
 
-    /// Ends a request now, and hands out its responses as far as they have come: those that are not over are partial. None when nobody
-    /// has this ticket any more.
+    /// Ends a request now, and hands out its responses as far as they have come: those that are not
+    /// over are partial. None when nobody has this ticket any more.
     pub fn abandon(&mut self, ticket: Ticket) -> Option<Vec<Completion>> {
         let is_it = |group: &SampleGroup<B>| group.ticket == ticket;
         let group = if let Some(index) = self.active.iter().position(is_it) {
@@ -246,15 +260,16 @@ impl<B: Backend> Generation<B> {
         Ok(self.into_completions())
     }
 
-    /// The responses of each request that was not handed out, in the order in which they came, as far as they have come: after an abort,
-    /// the unfinished ones are partial.
+    /// The responses of each request that was not handed out, in the order in which they came, as
+    /// far as they have come: after an abort, the unfinished ones are partial.
     pub fn into_completions(self) -> Vec<Vec<Completion>> {
         let mut groups: Vec<_> = self.done.into_iter().chain(self.active).chain(self.waiting).collect();
         groups.sort_unstable_by_key(|group| group.order);
         groups.into_iter().map(SampleGroup::into_completions).collect()
     }
 
-    /// The policies that groups in flight go on from: the one before, if there is any that does, and the newest.
+    /// The policies that groups in flight go on from: the one before, if there is any that
+    /// does, and the newest.
     fn in_use(&self) -> Vec<Arc<Policy<B>>> {
         let lingers = self.active.iter().find(|group| group.lingers(&self.policy));
         let older = lingers.and_then(|group| group.caches.as_ref()).map(|caches| Arc::clone(caches.policy()));

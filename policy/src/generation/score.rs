@@ -9,9 +9,9 @@ use crate::sampling::SamplingParams;
 const ROWS_PER_CALL: usize = 256;
 const _: () = assert!(ROWS_PER_CALL <= MAX_CALL_TOKENS);
 
-/// Raw log-probs (temperature 1, no truncation) of each sequence: element t of a result is the log-prob of token t + 1
-/// given tokens 0..=t, so that it is one shorter than its sequence. On the backend that generated a sequence, these are
-/// the very numbers that it reported, bit for bit.
+/// Raw log-probs (temperature 1, no truncation) of each sequence: element t of a result is the
+/// log-prob of token t + 1 given tokens 0..=t, so that it is one shorter than its sequence. On the
+/// backend that generated a sequence, these are the very numbers that it reported, bit for bit.
 ///
 /// # Errors
 /// When a sequence is empty, too long, or holds a token outside of the vocabulary.

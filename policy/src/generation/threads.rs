@@ -2,11 +2,12 @@
 
 use super::EngineError;
 
-/// Sets the number of threads that matrix products and kernels use in this process, in training and in generation.
+/// Sets the number of threads that matrix products and kernels use in this process, in
+/// training and in generation.
 ///
-/// Matrix products and kernels run in rayon's global pool, which this sizes; with one thread the engine runs in the caller's
-/// own. Without a call the pool has as many threads as the machine has cores, or as `RAYON_NUM_THREADS` says. Results do not
-/// depend on the number of threads.
+/// Matrix products and kernels run in rayon's global pool, which this sizes; with one thread the
+/// engine runs in the caller's own. Without a call the pool has as many threads as the machine has
+/// cores, or as `RAYON_NUM_THREADS` says. Results do not depend on the number of threads.
 ///
 /// # Errors
 /// When something was computed before and the pool exists with another size.

@@ -1,16 +1,19 @@
 //! The decoder on GPUs, in compute shaders through Vulkan, Metal or DX12.
 //!
-//! Weights stay as they were published and are widened in the kernels; everything else is f32. A [`Gpu`] is a device that was opened once;
-//! each version of a policy is a [`WgpuBackend`] on it, and goes on with the caches that another one of its shape filled.
+//! Weights stay as they were published and are widened in the kernels; everything else is f32. A
+//! [`Gpu`] is a device that was opened once; each version of a policy is a [`WgpuBackend`] on it,
+//! and goes on with the caches that another one of its shape filled.
 //!
-//! **What holds about numbers.** On one device with one driver, the logits after a token are the same, bit for bit, whether the token
-//! was fed alone or in a batch, in one call with its prompt or in a later one, with a shared or an own cache. Every reduction runs in an order
-//! that depends on the model's shape alone. Between devices, and against the CPU, they differ in their last bits: compilers may choose
-//! how divisions and roots are rounded.
+//! **What holds about numbers.** On one device with one driver, the logits after a token are the
+//! same, bit for bit, whether the token was fed alone or in a batch, in one call with its prompt or
+//! in a later one, with a shared or an own cache. Every reduction runs in an order that depends on
+//! the model's shape alone. Between devices, and against the CPU, they differ in their last bits:
+//! compilers may choose how divisions and roots are rounded.
 //!
-//! **What goes where.** A call writes a few words about its tokens, is handed over at once, and reads back 32 bytes a row: which token was
-//! drawn, and what its log-probs are made of. Logits leave the device when a caller wants them, and when top-k or top-p cut a
-//! distribution: that cut is made on the CPU, by [`crate::sampling`] itself.
+//! **What goes where.** A call writes a few words about its tokens, is handed over at once, and
+//! reads back 32 bytes a row: which token was drawn, and what its log-probs are made of. Logits
+//! leave the device when a caller wants them, and when top-k or top-p cut a distribution: that cut
+//! is made on the CPU, by [`crate::sampling`] itself.
 
 mod adapter;
 mod cache;

@@ -26,7 +26,8 @@ pub const MAX_HEAD_DIM: usize = 1 << 10;
 pub const MAX_POSITIONS: usize = 1 << 24;
 /// Largest number of end-of-sequence ids.
 pub const MAX_EOS_IDS: usize = 64;
-/// Largest number of parameters: sizes that are each within their limit may still multiply to something absurd.
+/// Largest number of parameters: sizes that are each within their limit may still
+/// multiply to something absurd.
 pub const MAX_PARAMETERS: u64 = 1 << 40;
 
 /// The decoder families, which differ in biases and in the normalisation of queries and keys.

@@ -56,8 +56,8 @@ pub struct ExportExtras {
 
 /// Writes `config.json`, `generation_config.json`, `model.safetensors` (in `dtype`) and the extras to `dir`.
 ///
-/// Atomic: everything is written and flushed in a hidden directory beside `dir`, which is then renamed. `dir` must not
-/// exist, or be empty.
+/// Atomic: everything is written and flushed in a hidden directory beside `dir`, which is then
+/// renamed. `dir` must not exist, or be empty.
 ///
 /// # Errors
 /// When `dir` is taken, or a file cannot be read or written; nothing is left behind then.

@@ -6,27 +6,32 @@ use std::str::FromStr;
 
 /// What the operands of a model's products with its weights are, between the embedding and the logits.
 ///
-/// A precision is a whole recipe: what a backend that declares it does to weights and to activations, by rules that whoever checks its
-/// tokens repeats. Half of a recipe under a whole one's name would move log-probabilities that nobody expects to move.
+/// A precision is a whole recipe: what a backend that declares it does to weights and to
+/// activations, by rules that whoever checks its tokens repeats. Half of a recipe under a whole
+/// one's name would move log-probabilities that nobody expects to move.
 ///
-/// In every one of them rows of the embedding, norms and biases are as they were published, widened; queries, keys and values, caches,
-/// scores, softmax, the residual stream, logits and draws are f32 or wider, and sums are f32 or exact. In which order a backend adds is its
-/// own affair in f32 and bf16. Rounding is to the nearest, and to the even one where two are as near.
+/// In every one of them rows of the embedding, norms and biases are as they were published,
+/// widened; queries, keys and values, caches, scores, softmax, the residual stream, logits and
+/// draws are f32 or wider, and sums are f32 or exact. In which order a backend adds is its own
+/// affair in f32 and bf16. Rounding is to the nearest, and to the even one where two are as near.
 ///
-/// **What 8 and 4 bits are.** A row of a weight, or of activations, is cut into blocks of 32 inputs, the last one filled up with zeros. A
-/// block has a scale s, and a number x of it becomes the integer nearest to x · (1 / s). Each of these operations is a single one of f32.
+/// **What 8 and 4 bits are.** A row of a weight, or of activations, is cut into blocks of 32
+/// inputs, the last one filled up with zeros. A block has a scale s, and a number x of it becomes
+/// the integer nearest to x · (1 / s). Each of these operations is a single one of f32.
 ///
 /// - Activations: s = m / 127, where m is the largest |x| of the block. Integers lie within ±127.
 /// - Weights in 8 bits: the same, with s rounded to bf16 before it is used.
-/// - Weights in 4 bits: s = e / -8, rounded to bf16, where e is the number whose size m is, the positive one if there are two. Integers
-///   beyond -8 and 7 become these.
-/// - An s nearer to zero than 2⁻¹²⁶ is zero, and so are the integers of its block. Where a number is infinite or none, so are s and what
-///   is multiplied with the block.
+/// - Weights in 4 bits: s = e / -8, rounded to bf16, where e is the number whose size m is, the
+///   positive one if there are two. Integers beyond -8 and 7 become these.
+/// - An s nearer to zero than 2⁻¹²⁶ is zero, and so are the integers of its block. Where a number
+///   is infinite or none, so are s and what is multiplied with the block.
 ///
-/// Integers are multiplied and added up exactly, over a block or a part of it; each such sum is multiplied with the product of the two
-/// scales, rounded to f32; and what these come to is added up in f32. The order of these sums and of all others belongs to the recipe: it is
-/// that of [`CpuBackend`](crate::generation::CpuBackend). Where activations are rounded to 255 values, what is off in its last bit comes out a hundredth
-/// off a few layers later, too far to tell an honest machine from a liar; so a backend that adds in another order computes in something else.
+/// Integers are multiplied and added up exactly, over a block or a part of it; each such sum is
+/// multiplied with the product of the two scales, rounded to f32; and what these come to is added
+/// up in f32. The order of these sums and of all others belongs to the recipe: it is that of
+/// [`CpuBackend`](crate::generation::CpuBackend). Where activations are rounded to 255 values, what
+/// is off in its last bit comes out a hundredth off a few layers later, too far to tell an honest
+/// machine from a liar; so a backend that adds in another order computes in something else.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -35,7 +40,8 @@ pub enum Precision {
     F32,
     /// Weights and activations rounded to bf16; their products are exact in f32.
     Bf16,
-    /// Weights in 8 bits with a scale for each block of inputs, activations in 8 bits with a scale for each block of a row.
+    /// Weights in 8 bits with a scale for each block of inputs, activations in 8 bits with a scale
+    /// for each block of a row.
     Int8,
     /// As [`Precision::Int8`], with weights in 4 bits; those of the output projection in 8.
     Int4,
@@ -61,7 +67,8 @@ impl Precision {
         }
     }
 
-    /// Whether its recipe leaves nothing open: whoever computes in it draws the same tokens, with the same log-probabilities, to the bit.
+    /// Whether its recipe leaves nothing open: whoever computes in it draws the same tokens, with
+    /// the same log-probabilities, to the bit.
     #[must_use]
     pub fn is_exact(self) -> bool {
         matches!(self, Self::Int8 | Self::Int4)

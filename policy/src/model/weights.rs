@@ -86,11 +86,13 @@ impl WeightTensor {
         }
     }
 
-    /// Gives back the memory of what a file holds as well: whoever looks at it next has it read from there again.
+    /// Gives back the memory of what a file holds as well: whoever looks at it next has it
+    /// read from there again.
     pub(crate) fn release(&self) {
         #[cfg(unix)]
         if let Bytes::Mapped(map, range) = &self.bytes {
-            // SAFETY: the map is only read, and its file is not changed, so what is read later is what was there.
+            // SAFETY: the map is only read, and its file is not changed, so what is read later
+            // is what was there.
             let released =
                 unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len()) };
             // It costs memory and nothing else where the system does not know how.
@@ -99,7 +101,8 @@ impl WeightTensor {
     }
 }
 
-/// A complete set of tensors for one configuration: every expected name once, with its shape, and nothing else.
+/// A complete set of tensors for one configuration: every expected name once, with its
+/// shape, and nothing else.
 #[derive(Debug, Clone)]
 pub struct Weights {
     /// In the canonical order of [`expected_tensors`].

@@ -1,7 +1,8 @@
 //! The weights of one position's tokens, block by block, each relative to the largest logit of its block.
 //!
-//! A sweep over the logits leaves one sum a block for each temperature. Where a token lies follows from those and from the weights of
-//! its own block, which are computed again: nothing as long as the vocabulary is ever stored.
+//! A sweep over the logits leaves one sum a block for each temperature. Where a token lies follows
+//! from those and from the weights of its own block, which are computed again: nothing as long as
+//! the vocabulary is ever stored.
 
 use super::SamplingError;
 use super::border::Border;
@@ -53,7 +54,8 @@ fn above(logits: &[f32], floor: f32, top: f32, factor: f32) -> f64 {
     sum
 }
 
-/// The factor to multiply f32 logits with. Temperatures near f32's smallest number would make it infinite, and 0 · ∞ is no number.
+/// The factor to multiply f32 logits with. Temperatures near f32's smallest number would make it
+/// infinite, and 0 · ∞ is no number.
 fn narrow(sharpness: f64) -> f32 {
     sharpness.min(f64::from(f32::MAX)) as f32
 }
@@ -197,7 +199,8 @@ impl<'a> LogitsRow<'a> {
         last.unwrap_or_else(|| self.best())
     }
 
-    /// The shares of the mass before and up to a token, in the order of ids: between them lie the `u` for which [`Self::pick`] gives it.
+    /// The shares of the mass before and up to a token, in the order of ids: between them lie the
+    /// `u` for which [`Self::pick`] gives it.
     pub(super) fn span(&self, token: usize, border: Option<&Border>) -> (f64, f64) {
         let index = token / BLOCK;
         let before: f64 = self.blocks[..index].iter().map(|block| block.mass).sum();
@@ -206,8 +209,9 @@ impl<'a> LogitsRow<'a> {
         (low / self.total, (low + weights[token % BLOCK]) / self.total)
     }
 
-    /// exp((logit − top) / temperature) of one block's tokens that may be drawn, brought to the block's mass: added one by one they make
-    /// another sum in its last bits, which would leave gaps between blocks.
+    /// exp((logit − top) / temperature) of one block's tokens that may be drawn, brought to
+    /// the block's mass: added one by one they make another sum in its last bits, which would
+    /// leave gaps between blocks.
     fn weights(&self, index: usize, border: Option<&Border>) -> [f64; BLOCK] {
         let mut weights = [0.0; BLOCK];
         let (Block { top, mass }, ids) = (&self.blocks[index], self.ids(index));

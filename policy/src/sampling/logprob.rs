@@ -7,7 +7,8 @@ use crate::math;
 /// Log-probability of `target` and entropy, in nats, under the logits of one position. None when
 /// `target` is outside of the vocabulary.
 ///
-/// Stable for logits of any finite size: the maximum is subtracted first. A NaN among the logits makes both NaN.
+/// Stable for logits of any finite size: the maximum is subtracted first. A NaN among the
+/// logits makes both NaN.
 #[must_use]
 pub fn of_token(logits: &[f32], target: u32) -> Option<(f32, f32)> {
     let logit = *logits.get(target as usize)?;
@@ -91,7 +92,8 @@ pub(crate) struct Slope {
 }
 
 impl Slope {
-    /// Turns logits into d loss / d logit, for tokens other than the target; the target's has `d_logp` added to it.
+    /// Turns logits into d loss / d logit, for tokens other than the target; the target's has
+    /// `d_logp` added to it.
     ///
     /// With ℓ = log p: dℓₜ/dxᵢ = [i = t] − pᵢ and dH/dxᵢ = −pᵢ (ℓᵢ + H).
     #[inline(always)]

@@ -1,7 +1,9 @@
-//! Which tokens top-k and top-p leave: selection, where a sort would order a whole vocabulary to look at its first few.
+//! Which tokens top-k and top-p leave: selection, where a sort would order a whole vocabulary to
+//! look at its first few.
 //!
-//! Tokens stand in order of falling logit, and of rising id among equals. A bound below which the border cannot lie comes from the
-//! sums over blocks; what is above goes into bins by its logit. The border's bin alone is sorted.
+//! Tokens stand in order of falling logit, and of rising id among equals. A bound below which the
+//! border cannot lie comes from the sums over blocks; what is above goes into bins by its logit.
+//! The border's bin alone is sorted.
 
 use std::cmp::Ordering;
 
@@ -58,10 +60,12 @@ impl Cut {
         Some(Self { border, ranked, enough: Some(enough) })
     }
 
-    /// How far the logits would have to move, divided by the temperature, for a token to be on the other side of the border; negative
-    /// where it is ruled out, and for one that stays how far it is above the last that does.
+    /// How far the logits would have to move, divided by the temperature, for a token to be on the
+    /// other side of the border; negative where it is ruled out, and for one that stays how far it
+    /// is above the last that does.
     ///
-    /// Of a token whose logit is not −∞. Two ways lead back in: past the last token that stays, or, with top-p, by as much as there is too much mass before it.
+    /// Of a token whose logit is not −∞. Two ways lead back in: past the last token that stays, or,
+    /// with top-p, by as much as there is too much mass before it.
     pub(super) fn distance(&self, row: &LogitsRow<'_>, token: usize) -> f32 {
         let logit = row.logits[token];
         let to_floor = row.depth(logit) - row.depth(self.border.floor);
@@ -74,7 +78,8 @@ impl Cut {
     }
 }
 
-/// A logit that at least `k` tokens reach, as high as the blocks tell; the lowest possible token's where they do not.
+/// A logit that at least `k` tokens reach, as high as the blocks tell; the lowest possible token's
+/// where they do not.
 fn floor_of_rank(row: &LogitsRow<'_>, k: usize) -> f32 {
     if k <= row.blocks.len() {
         let mut tops: Vec<f32> = row.blocks.iter().map(|block| block.top).collect();
@@ -110,7 +115,8 @@ struct Bin {
 
 impl<'a> Order<'a> {
     fn new(row: &'a LogitsRow<'a>, bound: f32) -> Self {
-        // Finite and positive, so that the largest logit is in bin 0 where the bound is no lower than it (and where one of them is −0).
+        // Finite and positive, so that the largest logit is in bin 0 where the bound is no lower
+        // than it (and where one of them is −0).
         let scale = ((BINS - 1) as f32 / (row.top - bound).abs()).min(f32::MAX);
         let mut bins = vec![Bin::default(); BINS];
         let mut order = Self { row, scale, bins: Vec::new() };
@@ -160,7 +166,8 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The first token in order at which `reached`, told the tokens up to and with it and their mass, holds; and that mass.
+    /// The first token in order at which `reached`, told the tokens up to and with it and their
+    /// mass, holds; and that mass.
     fn first(&self, reached: impl Fn(usize, f64) -> bool) -> Option<(Border, f64)> {
         let (mut count, mut mass) = (0, 0.0);
         let found = self.bins.iter().position(|bin| {

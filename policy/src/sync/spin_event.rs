@@ -4,8 +4,8 @@ use std::hint;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Turns of the spin loop before a thread sleeps: some fifty microseconds, longer than nearly every phase of a forward pass, and short
-/// enough that an idle engine costs nothing.
+/// Turns of the spin loop before a thread sleeps: some fifty microseconds, longer than nearly every
+/// phase of a forward pass, and short enough that an idle engine costs nothing.
 const SPINS: u32 = 2_000;
 
 /// Something that happens, and those who wait for it.
@@ -17,7 +17,8 @@ pub(crate) struct SpinEvent {
 }
 
 impl SpinEvent {
-    /// Waits until `happened`, which reads what others write with sequential consistency before they call [`SpinEvent::notify`].
+    /// Waits until `happened`, which reads what others write with sequential consistency
+    /// before they call [`SpinEvent::notify`].
     pub(crate) fn wait_until(&self, happened: impl Fn() -> bool) {
         for _ in 0..SPINS {
             if happened() {
@@ -35,7 +36,8 @@ impl SpinEvent {
 
     /// Wakes all who sleep, to look again whether it has happened.
     pub(crate) fn notify(&self) {
-        // A sleeper counts itself before it looks for the last time: it is seen here, or it sees what happened.
+        // A sleeper counts itself before it looks for the last time: it is seen here, or
+        // it sees what happened.
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             let _bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
             self.wake.notify_all();

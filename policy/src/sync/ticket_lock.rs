@@ -1,6 +1,7 @@
 //! Whose turn it is, in the order of asking.
 //!
-//! A mutex alone would let a generation, which asks again a microsecond after each pass, go before an audit that sleeps until it is woken.
+//! A mutex alone would let a generation, which asks again a microsecond after each pass, go before
+//! an audit that sleeps until it is woken.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

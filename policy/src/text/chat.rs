@@ -1,10 +1,11 @@
 //! Chat templates: the Jinja2 programs that turn a conversation into the text a model was trained on.
 //!
-//! A template comes with a tokenizer, from `chat_template.jinja` or from `chat_template` in `tokenizer_config.json`, and is
-//! rendered as transformers renders it: `trim_blocks` and `lstrip_blocks` on, `tojson` without HTML escapes, Python's
-//! text of numbers and lists. A template is a program written by somebody else, so its instructions, its output and
-//! what it allocates are limited; multiplication, `str.format` and the filters whose result is not bounded by their
-//! input are not available to it.
+//! A template comes with a tokenizer, from `chat_template.jinja` or from `chat_template` in
+//! `tokenizer_config.json`, and is rendered as transformers renders it: `trim_blocks` and
+//! `lstrip_blocks` on, `tojson` without HTML escapes, Python's text of numbers and lists. A
+//! template is a program written by somebody else, so its instructions, its output and what it
+//! allocates are limited; multiplication, `str.format` and the filters whose result is not bounded
+//! by their input are not available to it.
 //!
 //! ```
 //! use echo_policy::text::chat::ChatTemplate;
@@ -87,8 +88,9 @@ impl ChatTemplate {
         Ok(Self { source: checked(source.into())?, tool_source: None, special_tokens })
     }
 
-    /// Reads `chat_template` of a parsed `tokenizer_config.json`: a string, or a list of named templates of which
-    /// `default` and `tool_use` are kept. `None` when the tokenizer has no template.
+    /// Reads `chat_template` of a parsed `tokenizer_config.json`: a string, or a list of
+    /// named templates of which `default` and `tool_use` are kept. `None` when the
+    /// tokenizer has no template.
     ///
     /// # Errors
     /// When the field has another form, or a template is too large or does not parse.
@@ -112,9 +114,10 @@ impl ChatTemplate {
         }
     }
 
-    /// Renders `messages`, a list of objects with `role` and `content`. `kwargs` are the template's other variables,
-    /// such as `add_generation_prompt`, `tools` or `enable_thinking`; as in transformers, `tools` and `documents` are none
-    /// and `add_generation_prompt` is false unless given. Templates find no `strftime_now`.
+    /// Renders `messages`, a list of objects with `role` and `content`. `kwargs` are the template's
+    /// other variables, such as `add_generation_prompt`, `tools` or `enable_thinking`; as in
+    /// transformers, `tools` and `documents` are none and `add_generation_prompt` is false unless
+    /// given. Templates find no `strftime_now`.
     ///
     /// # Errors
     /// When the template refuses the conversation or goes beyond a limit.
@@ -122,7 +125,8 @@ impl ChatTemplate {
         self.render_with_time(messages, kwargs, None)
     }
 
-    /// Like [`ChatTemplate::render`], for templates that print the date: `strftime_now` tells them it is `now`.
+    /// Like [`ChatTemplate::render`], for templates that print the date: `strftime_now` tells
+    /// them it is `now`.
     ///
     /// # Errors
     /// Those that [`ChatTemplate::render`] fails with.

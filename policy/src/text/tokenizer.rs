@@ -1,4 +1,5 @@
-//! Text to token ids and back: the built-in character tokenizer of the procedural tasks, or a Hugging Face one.
+//! Text to token ids and back: the built-in character tokenizer of the procedural tasks, or
+//! a Hugging Face one.
 //!
 //! ```
 //! use echo_policy::text::tokenizer::{CharTokenizer, Tokenizer};
@@ -148,7 +149,8 @@ impl Tokenizer {
     /// Face tokenizer's input becomes that token.
     ///
     /// # Errors
-    /// When the text is longer than [`MAX_TEXT`] bytes, could become longer than [`MAX_GROWN`], or has a character without a token.
+    /// When the text is longer than [`MAX_TEXT`] bytes, could become longer than [`MAX_GROWN`], or
+    /// has a character without a token.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         if text.len() > MAX_TEXT {
             return Err(TokenizerError::TooLarge { what: "the text".into(), limit: MAX_TEXT as u64 });
@@ -159,11 +161,13 @@ impl Tokenizer {
         }
     }
 
-    /// The text of `ids`; special tokens are left out or written by name. A Hugging Face tokenizer leaves out ids that
-    /// it does not know, since a model's output layer may be wider than its vocabulary.
+    /// The text of `ids`; special tokens are left out or written by name. A Hugging Face
+    /// tokenizer leaves out ids that it does not know, since a model's output layer may be
+    /// wider than its vocabulary.
     ///
     /// # Errors
-    /// When there are more than [`MAX_TEXT`] ids, their text could become longer than [`MAX_GROWN`] bytes, or a character tokenizer does not know one of them.
+    /// When there are more than [`MAX_TEXT`] ids, their text could become longer than [`MAX_GROWN`]
+    /// bytes, or a character tokenizer does not know one of them.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
         if ids.len() > MAX_TEXT {
             return Err(TokenizerError::TooLarge { what: "the sequence".into(), limit: MAX_TEXT as u64 });

@@ -1,13 +1,14 @@
 //! The training pass: a decoder whose parameters are candle variables.
 //!
-//! A pass has two halves, so that any loss can be worked out on the host between them: [`Decoder::score_for_training`]
-//! gives log-probs and entropies of a pack, and [`ScoredPack::backward`] takes the loss's derivatives with respect to those
-//! and adds to the [`Gradients`] of the parameters.
+//! A pass has two halves, so that any loss can be worked out on the host between them:
+//! [`Decoder::score_for_training`] gives log-probs and entropies of a pack, and
+//! [`ScoredPack::backward`] takes the loss's derivatives with respect to those and adds to the
+//! [`Gradients`] of the parameters.
 //!
-//! The decoder is described once, in `places`, and implemented twice. `cpu` has kernels and a backward written by hand,
-//! which reuse their buffers and add gradients in place. `autograd`, for every other device and for bf16 ([`Compute`]), is
-//! composed of candle's differentiable operations, a layer at a time. Tests hold one to the other, and both to finite
-//! differences.
+//! The decoder is described once, in `places`, and implemented twice. `cpu` has kernels and a
+//! backward written by hand, which reuse their buffers and add gradients in place. `autograd`, for
+//! every other device and for bf16 ([`Compute`]), is composed of candle's differentiable
+//! operations, a layer at a time. Tests hold one to the other, and both to finite differences.
 
 mod autograd;
 mod batch;
@@ -85,7 +86,8 @@ impl Decoder {
         Self::new(config, vars, device)
     }
 
-    /// Builds the decoder over variables that exist already; they must be f32 and in the order of [`expected_tensors`].
+    /// Builds the decoder over variables that exist already; they must be f32 and in
+    /// the order of [`expected_tensors`].
     ///
     /// # Errors
     /// When a variable is missing or has another name, place, shape or element type.
@@ -121,23 +123,24 @@ impl Decoder {
         Ok(Self { config, device, vars, places, compute, temperature: 1.0, engine, shelf })
     }
 
-    /// The same decoder with its matrix products in another precision. It begins with f32; bf16 on a CPU is for comparisons,
-    /// as it is slower there.
+    /// The same decoder with its matrix products in another precision. It begins with f32; bf16 on
+    /// a CPU is for comparisons, as it is slower there.
     #[must_use]
     pub fn with_compute(self, compute: Compute) -> Self {
         let engine = Engine::of(&self.device, compute);
         Self { compute, engine, ..self }
     }
 
-    /// The same decoder composed of candle's operations where it has kernels of our own, and slower: what these, and the backends of the
-    /// generation engine, are held against.
+    /// The same decoder composed of candle's operations where it has kernels of our own, and
+    /// slower: what these, and the backends of the generation engine, are held against.
     #[must_use]
     pub fn composed(self) -> Self {
         Self { engine: Engine::Autograd, ..self }
     }
 
-    /// The same decoder scoring at a softmax temperature above 0, which is the one that its samples were drawn at: log π is that of the
-    /// distribution softmax(logits / temperature). It begins with 1.
+    /// The same decoder scoring at a softmax temperature above 0, which is the one that its
+    /// samples were drawn at: log π is that of the distribution softmax(logits / temperature).
+    /// It begins with 1.
     #[must_use]
     pub fn with_temperature(self, temperature: f32) -> Self {
         Self { temperature, ..self }
@@ -193,7 +196,8 @@ impl Decoder {
         Ok(Weights::from_raw(&self.config, raw)?)
     }
 
-    /// The weights of [`Decoder::to_weights`] as an image on the disk of `dir`: memory holds one tensor at a time.
+    /// The weights of [`Decoder::to_weights`] as an image on the disk of `dir`: memory holds one
+    /// tensor at a time.
     ///
     /// # Errors
     /// When the device fails to give the parameters back, or the disk is full.
@@ -214,11 +218,12 @@ impl Decoder {
         })
     }
 
-    /// Scores `targets`: tokens that follow rows of the pack. Only the rows asked for pass the head, and nothing is kept.
+    /// Scores `targets`: tokens that follow rows of the pack. Only the rows asked for pass the
+    /// head, and nothing is kept.
     ///
     /// # Errors
-    /// When a sequence is longer than the model's positions, an id or target is outside of the vocabulary, the targets'
-    /// rows do not ascend, or the device runs out of memory.
+    /// When a sequence is longer than the model's positions, an id or target is outside of the
+    /// vocabulary, the targets' rows do not ascend, or the device runs out of memory.
     pub fn score(&self, packed: &Packed, targets: &[Target]) -> Result<Scores, DecoderError> {
         let batch = self.batch(packed, targets)?;
         Ok(match self.engine {
@@ -251,8 +256,9 @@ impl Decoder {
         Ok(ScoredPack { decoder: self, batch, targets: targets.to_vec(), scores, kept })
     }
 
-    /// Logits of some rows of the pack, `[rows, vocabulary]`: for comparisons with other implementations. A loss should
-    /// be made of [`Decoder::score`], which never holds the logits of many rows.
+    /// Logits of some rows of the pack, `[rows, vocabulary]`: for comparisons with other
+    /// implementations. A loss should be made of [`Decoder::score`], which never holds the
+    /// logits of many rows.
     ///
     /// # Errors
     /// As [`Decoder::score`], or when more than [`MAX_LOGITS`] are asked for.

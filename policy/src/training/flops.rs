@@ -1,9 +1,10 @@
 //! Model FLOPs: the arithmetic that a policy needs for a batch, whatever a backend computes beyond it.
 //!
-//! A multiplication with an addition counts as two. Counted are the products of the layers' matrices with each packed token (2 a
-//! weight), the causal attention of each token to those up to itself, and the output projection for the tokens whose
-//! log-probability is asked. Looking up embeddings, norms, softmax and activations are left out, as everybody does. Forward and
-//! backward together cost three forward passes; layers that are recomputed to spare memory count once.
+//! A multiplication with an addition counts as two. Counted are the products of the layers'
+//! matrices with each packed token (2 a weight), the causal attention of each token to those up to
+//! itself, and the output projection for the tokens whose log-probability is asked. Looking up
+//! embeddings, norms, softmax and activations are left out, as everybody does. Forward and backward
+//! together cost three forward passes; layers that are recomputed to spare memory count once.
 
 use crate::model::config::ModelConfig;
 use crate::training::packed::{Packed, Target};

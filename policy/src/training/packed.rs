@@ -1,7 +1,7 @@
 //! Token sequences laid end to end: what the training pass works on.
 //!
-//! No padding stands between the sequences, and none of them sees another: positions restart at each, and attention
-//! stays within it.
+//! No padding stands between the sequences, and none of them sees another: positions restart at
+//! each, and attention stays within it.
 
 use std::ops::Range;
 

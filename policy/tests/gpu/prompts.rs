@@ -9,8 +9,8 @@ use crate::{Opener, Test};
 pub(crate) const TESTS: &[(&str, Test)] =
     &[("random prompts agree with the reference", random_prompts_agree_with_the_reference)];
 
-/// Prompts, dealt to the models evenly, and tokens of the longest: three pages. A processor that plays a GPU is
-/// slow: other trials go beyond a call's tokens.
+/// Prompts, dealt to the models evenly, and tokens of the longest: three pages. A processor that
+/// plays a GPU is slow: other trials go beyond a call's tokens.
 const PROMPTS: (usize, usize) = (2_000, 70);
 
 fn random_prompts_agree_with_the_reference(opener: &Opener) {

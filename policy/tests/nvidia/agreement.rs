@@ -84,7 +84,8 @@ fn bf16_agrees_with_the_cpu(program: &Arc<Program>) {
     }
 }
 
-/// All logits after the tokens of a sequence that is fed in calls of these lengths, the last of which takes the rest.
+/// All logits after the tokens of a sequence that is fed in calls of these lengths, the last of
+/// which takes the rest.
 fn fed_in(backend: &CudaBackend, tokens: &[u32], calls: &[usize]) -> Vec<Vec<f32>> {
     let (mut cache, mut rest, mut rows) = (backend.new_cache(), tokens, Vec::new());
     for count in calls.iter().copied().chain([usize::MAX]) {

@@ -1,4 +1,5 @@
-//! A driver that runs the kernels on the processor: `emulator.h` brings the words of CUDA, a C++ compiler the rest.
+//! A driver that runs the kernels on the processor: `emulator.h` brings the words of CUDA, a
+//! C++ compiler the rest.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;

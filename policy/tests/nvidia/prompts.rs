@@ -15,8 +15,9 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("bf16 agrees with the reference over random prompts", bf16_agrees_with_the_reference),
 ];
 
-/// Prompts, dealt to the models evenly, unless [`PROMPTS_VARIABLE`] says how many. The emulator takes half a second of a core for each in each
-/// precision: all 2,000 are for one who has half an hour.
+/// Prompts, dealt to the models evenly, unless [`PROMPTS_VARIABLE`] says how many. The
+/// emulator takes half a second of a core for each in each precision: all 2,000 are for one
+/// who has half an hour.
 const PROMPTS: usize = 50;
 /// The environment variable for another number of prompts.
 const PROMPTS_VARIABLE: &str = "ECHO_NVIDIA_PROMPTS";

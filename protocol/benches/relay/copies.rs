@@ -1,4 +1,5 @@
-//! What a relay is compared with: the same bytes from a file over TCP through a forwarder to a sink. Forwarder and sink write them to files.
+//! What a relay is compared with: the same bytes from a file over TCP through a forwarder to a
+//! sink. Forwarder and sink write them to files.
 
 use super::{CHUNK, Outcome, Stopwatch, noise, warm_memory};
 use echo_protocol::snapshot::blocks::{GROUP_BYTES, GroupTree};
@@ -47,8 +48,9 @@ pub(super) fn plain(dir: &Path, mib: usize) -> Outcome<(f64, f64)> {
     })
 }
 
-/// Does the least that strangers must do: what is sent is encrypted, and what arrives is verified, group by group. There is no handshake, frame,
-/// choice of what to ask for, or other stream. Each end has one thread, so it is the seconds of CPU that no relay gets below.
+/// Does the least that strangers must do: what is sent is encrypted, and what arrives is verified,
+/// group by group. There is no handshake, frame, choice of what to ask for, or other stream. Each
+/// end has one thread, so it is the seconds of CPU that no relay gets below.
 pub(super) fn guarded(dir: &Path, mib: usize) -> Outcome<(f64, f64)> {
     let bytes = noise(mib << 20);
     let trees: Vec<GroupTree> = bytes.chunks(CHUNK as usize).map(|chunk| GroupTree::of(chunk).1).collect();

@@ -2,16 +2,20 @@
 //!
 //! `cargo bench -p echo-protocol --bench relay -- [MIB] [--tcp] [--rounds N]` prints one JSON line:
 //!
-//! - `relay_mb_s`: a snapshot of MIB MiB goes source → relay → sink over loopback between three hosts with stores on disk;
-//! - `tcp_mb_s`: the same bytes go through a plain TCP forwarder that stores them, to a sink that stores them; `share` is the relay's
-//!   rate over it;
-//! - `guarded_mb_s`: the same, except that the bytes are encrypted on the way and verified on arrival; `guarded_share` is this rate over that
-//!   of the plain copy;
-//! - `verify_gb_s`, `blake3_gb_s`: groups verified against their tree, and plain BLAKE3 over the same bytes, on one thread.
+//! - `relay_mb_s`: a snapshot of MIB MiB goes source → relay → sink over loopback between three
+//!   hosts with stores on disk;
+//! - `tcp_mb_s`: the same bytes go through a plain TCP forwarder that stores them, to a sink that
+//!   stores them; `share` is the relay's rate over it;
+//! - `guarded_mb_s`: the same, except that the bytes are encrypted on the way and verified on
+//!   arrival; `guarded_share` is this rate over that of the plain copy;
+//! - `verify_gb_s`, `blake3_gb_s`: groups verified against their tree, and plain BLAKE3 over the
+//!   same bytes, on one thread.
 //!
-//! `*_cpu_s_per_gb` are the seconds of CPU that all three ends together took for each gigabyte of the snapshot.
+//! `*_cpu_s_per_gb` are the seconds of CPU that all three ends together took for each
+//! gigabyte of the snapshot.
 //!
-//! Rounds alternate between the three; medians are told. Not Criterion: a round takes seconds, and the three are compared with each other.
+//! Rounds alternate between the three; medians are told. Not Criterion: a round takes seconds, and
+//! the three are compared with each other.
 
 mod copies;
 
@@ -143,7 +147,8 @@ impl Stopwatch {
     }
 }
 
-/// User and system time of all threads, from the kernel's accounts in ticks of 10 ms; 0 where there is no /proc.
+/// User and system time of all threads, from the kernel's accounts in ticks of 10 ms; 0 where
+/// there is no /proc.
 fn cpu_seconds() -> Outcome<f64> {
     let Ok(line) = std::fs::read_to_string("/proc/self/stat") else { return Ok(0.0) };
     let behind_name = line.rsplit_once(')').ok_or("an odd /proc/self/stat")?.1;
@@ -227,8 +232,9 @@ async fn relay_once(dir: &Path, settings: &Settings) -> Outcome<(f64, f64)> {
     Ok(took)
 }
 
-/// Has the kernel free as much memory as two ends store and a third of that again. A virtual machine that gives free memory back to its host
-/// pays two seconds of CPU for each gigabyte that it uses again after a while, and so would whoever comes first.
+/// Has the kernel free as much memory as two ends store and a third of that again. A virtual
+/// machine that gives free memory back to its host pays two seconds of CPU for each gigabyte that
+/// it uses again after a while, and so would whoever comes first.
 fn warm_memory(dir: &Path, mib: usize) -> std::io::Result<()> {
     let path = dir.join("warm");
     let mut file = File::create(&path)?;
@@ -237,8 +243,9 @@ fn warm_memory(dir: &Path, mib: usize) -> std::io::Result<()> {
     std::fs::remove_file(path)
 }
 
-/// Gives back what the files in and below `dir` hold. They stay, for ext4 does not use an inode again for minutes after it was freed, and
-/// passes over each of those whenever a file is made: whoever comes second would pay for the first.
+/// Gives back what the files in and below `dir` hold. They stay, for ext4 does not use an inode
+/// again for minutes after it was freed, and passes over each of those whenever a file is made:
+/// whoever comes second would pay for the first.
 fn empty_files(dir: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();

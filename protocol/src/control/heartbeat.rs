@@ -30,7 +30,8 @@ pub struct Heartbeat {
     pub installed: Option<PolicyVersion>,
     /// The version that it receives, and how much of it is here, in thousandths.
     pub progress: Option<(PolicyVersion, u16)>,
-    /// μ: rollouts (trajectories) per second, lately; what the node expects of its device before its first ones.
+    /// μ: rollouts (trajectories) per second, lately; what the node expects of its device
+    /// before its first ones.
     pub rollouts_per_s: f32,
     /// Groups that wait in its outbox.
     pub outbox: u32,
@@ -84,7 +85,8 @@ impl Reach {
 }
 
 impl Heartbeat {
-    /// The same with every value within its limits: whatever a stranger sends, nothing behind this meets a surprise.
+    /// The same with every value within its limits: whatever a stranger sends, nothing behind
+    /// this meets a surprise.
     #[must_use]
     pub fn checked(mut self) -> Self {
         if !self.rollouts_per_s.is_finite() || self.rollouts_per_s < 0.0 {

@@ -38,7 +38,8 @@ pub enum ControlRequest {
     Lease {
         /// How many orders the node can take; the learner may grant fewer.
         orders: u32,
-        /// The last that reached the node since it started. Those behind it were leased in an answer that got lost: they come again.
+        /// The last that reached the node since it started. Those behind it were leased in an
+        /// answer that got lost: they come again.
         last: Option<HeldOrder>,
     },
     /// These orders I will not do: lease them to somebody else.
@@ -103,22 +104,25 @@ pub struct Neighbour {
     pub role: NeighbourRole,
 }
 
-/// Those from whom a node receives snapshots, and those it has to connect to because they cannot connect to it.
+/// Those from whom a node receives snapshots, and those it has to connect to because they
+/// cannot connect to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbourhood {
     /// How groups are gathered.
     pub mode: DisseminationMode,
     /// Whom to pull from; at most [`MAX_NEIGHBOURS`].
     pub neighbours: Vec<Neighbour>,
-    /// Peers that will pull from the node, and that it has to dial because it lies behind a NAT; at most [`MAX_NEIGHBOURS`].
+    /// Peers that will pull from the node, and that it has to dial because it lies behind a
+    /// NAT; at most [`MAX_NEIGHBOURS`].
     pub dial: Vec<Peer>,
-    /// Who pulls from the node besides those that it pulls from itself: they have places before strangers. At most
-    /// [`MAX_NEIGHBOURS`].
+    /// Who pulls from the node besides those that it pulls from itself: they have places before
+    /// strangers. At most [`MAX_NEIGHBOURS`].
     pub consumers: Vec<PublicKey>,
 }
 
 impl Neighbourhood {
-    /// Names this neighbourhood in heartbeats, so that it is sent only when it has changed. Never 0, which is to have none.
+    /// Names this neighbourhood in heartbeats, so that it is sent only when it has changed. Never
+    /// 0, which is to have none.
     pub fn digest(&self) -> u64 {
         let bytes = codec::encode(self, MAX_RESPONSE_BYTES).unwrap_or_default();
         let hash = *blake3::hash(&bytes).as_bytes();

@@ -9,7 +9,8 @@ use crate::wire::rng::Draws;
 /// Pieces that are compared for one request: enough to find a rare group, few enough to cost microseconds.
 const COMPARED: usize = 16;
 
-/// The open groups of one piece that this edge holds and the fewest `others` hold, at most `most`; among equals by chance.
+/// The open groups of one piece that this edge holds and the fewest `others` hold, at most `most`;
+/// among equals by chance.
 pub(super) fn rarest(
     edge: &NeighbourState,
     others: &[&Holdings],

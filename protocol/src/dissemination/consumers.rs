@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub const MAX_CONSUMERS: usize = 32;
 /// Consumers that the source serves at once.
 pub const MAX_SOURCE_CONSUMERS: usize = 128;
-/// Groups of one consumer that may wait, beside those on their way: twice the widest window, as cancels travel slower than requests.
+/// Groups of one consumer that may wait, beside those on their way: twice the widest window, as
+/// cancels travel slower than requests.
 pub const MAX_ASKED: usize = 512;
 /// Groups on their way to one consumer: more could no longer be cancelled, nor give way to others.
 pub const MAX_SERVED: usize = 4;
@@ -25,7 +26,8 @@ pub const IDLE_MS: u64 = 60_000;
 pub const UNKNOWN_IDLE_MS: u64 = 10_000;
 /// Friends that are remembered: no more than the source has places.
 pub const MAX_FRIENDS: usize = MAX_SOURCE_CONSUMERS;
-/// Milliseconds in which a peer may join for the same version only once: every time it is told all that is held here.
+/// Milliseconds in which a peer may join for the same version only once: every time it is told all
+/// that is held here.
 pub const REJOIN_MS: u64 = 250;
 /// Joins that are remembered for so long; one is forgotten for every one beyond.
 const MAX_JOINS: usize = 1024;
@@ -122,8 +124,8 @@ impl Consumers {
         !again
     }
 
-    /// Whose place `newcomer` may take: of one who is idle, else, for a friend, of a stranger. Strangers go first, and the one longest
-    /// without a group.
+    /// Whose place `newcomer` may take: of one who is idle, else, for a friend, of a stranger.
+    /// Strangers go first, and the one longest without a group.
     pub(super) fn gives_way(
         &self,
         now: UnixMillis,

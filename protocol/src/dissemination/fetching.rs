@@ -147,7 +147,8 @@ impl Relay {
         self.fetch(now);
     }
 
-    /// Does all that can be done now: closes, opens, asks neighbours for groups and the learner for neighbours.
+    /// Does all that can be done now: closes, opens, asks neighbours for groups and
+    /// the learner for neighbours.
     pub(super) fn fetch(&mut self, now: UnixMillis) {
         let retired = self.neighbours.retire();
         self.outputs.extend(retired.into_iter().map(RelayOutput::Close));
@@ -224,7 +225,8 @@ impl Relay {
         self.fetch(now);
     }
 
-    /// The stream to this neighbour is no more: what it was asked for is free at once. `fault` says whether that speaks against it.
+    /// The stream to this neighbour is no more: what it was asked for is free at once. `fault` says
+    /// whether that speaks against it.
     fn fail(&mut self, now: UnixMillis, peer: PublicKey, fault: bool) {
         let Some(edge) = self.neighbours.edges.get_mut(&peer) else { return };
         if matches!(edge.link, StreamState::Closed { .. }) {
@@ -283,8 +285,8 @@ impl Relay {
         self.neighbours.ahead.look(now, || budget > 0 && self.neighbours.edges.values().any(waits));
     }
 
-    /// What to ask of this neighbour next, if it has room and anything of use: at most `budget` groups. At the joint rate all that is missing
-    /// takes `end_ms`.
+    /// What to ask of this neighbour next, if it has room and anything of use: at most `budget`
+    /// groups. At the joint rate all that is missing takes `end_ms`.
     fn pick(
         &mut self,
         peer: &PublicKey,
@@ -305,7 +307,8 @@ impl Relay {
         if self.config.mode != DisseminationMode::Echo {
             return lowest(edge, transfer.open(), room);
         }
-        // Towards the end nobody is asked for more than it can deliver until then: who is faster comes back for the rest.
+        // Towards the end nobody is asked for more than it can deliver until then: who is faster
+        // comes back for the rest.
         let room = end_ms.map_or(room, |end_ms| room.min(edge.room_until(end_ms)));
         if room == 0 {
             return None;

@@ -12,11 +12,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Most neighbours that are named at once.
 pub const MAX_NEIGHBOURS: usize = 24;
-/// Silence, while something is asked, after which a neighbour counts as lost; longer where a group takes longer.
+/// Silence, while something is asked, after which a neighbour counts as lost; longer where
+/// a group takes longer.
 pub(super) const STALL_MS: u64 = 3_000;
-/// Silence that is borne of one that has not delivered yet: its uplink may be slow, and others in turn before us.
+/// Silence that is borne of one that has not delivered yet: its uplink may be slow, and others
+/// in turn before us.
 const FIRST_MS: u64 = 10_000;
-/// Longest time that silence is borne because a neighbour itself is slow: one that takes longer for two groups is of no use.
+/// Longest time that silence is borne because a neighbour itself is slow: one that takes longer for
+/// two groups is of no use.
 const SLOWEST_MS: u64 = FIRST_MS;
 /// Longest time that silence is borne because a neighbour failed before.
 const MAX_FAILED_MS: u64 = 20_000;
@@ -30,7 +33,8 @@ const RETRY_MS: u64 = 500;
 const MAX_RETRY_MS: u64 = 30_000;
 /// Groups that are asked of all neighbours together before any rate is known.
 const START_BUDGET: u64 = 16;
-/// Groups that are asked of all neighbours together, as the time in which they should arrive, in milliseconds.
+/// Groups that are asked of all neighbours together, as the time in which they
+/// should arrive, in milliseconds.
 const BUDGET_MS: u64 = 1_500;
 
 /// The stream to a neighbour.
@@ -94,8 +98,8 @@ pub(super) struct NeighbourState {
 pub(super) struct Neighbours {
     pub(super) edges: BTreeMap<PublicKey, NeighbourState>,
     pub(super) ahead: RequestWindow,
-    /// Failures and faults of those that were named no more before they delivered again: naming them anew does not clear them. At most
-    /// [`MAX_NEIGHBOURS`].
+    /// Failures and faults of those that were named no more before they delivered again: naming
+    /// them anew does not clear them. At most [`MAX_NEIGHBOURS`].
     failed: BTreeMap<PublicKey, (u32, u32)>,
     /// Counts of all neighbours that ever were.
     pub(super) all: NeighbourTotals,
@@ -182,8 +186,8 @@ impl NeighbourState {
         self.heard.plus(patience.max(longer))
     }
 
-    /// Groups that may be asked now, so many milliseconds ahead. Small rooms wait until they have grown, so that one request carries several
-    /// groups.
+    /// Groups that may be asked now, so many milliseconds ahead. Small rooms wait until they have
+    /// grown, so that one request carries several groups.
     pub(super) fn room(&self, ahead_ms: u64) -> u32 {
         let window = self.pace.window(ahead_ms);
         let room = window.saturating_sub(self.asked.len() as u32);
@@ -223,7 +227,8 @@ impl Neighbours {
         }
     }
 
-    /// Forgets those that are named no more and have delivered what they were asked for, and says whose stream must be closed.
+    /// Forgets those that are named no more and have delivered what they were asked for, and says
+    /// whose stream must be closed.
     pub(super) fn retire(&mut self) -> Vec<PublicKey> {
         let gone = self.edges.extract_if(.., |_, edge| !edge.named && edge.asked.is_empty());
         let mut open = Vec::new();
@@ -278,8 +283,8 @@ impl Neighbours {
         bytes.saturating_mul(1000).checked_div(self.rate())
     }
 
-    /// Milliseconds for which any neighbour may be silent. All share one downlink: each may have to wait until what all were asked
-    /// for has come in.
+    /// Milliseconds for which any neighbour may be silent. All share one downlink: each may have to
+    /// wait until what all were asked for has come in.
     pub(super) fn patience_ms(&self) -> u64 {
         STALL_MS.max(2 * self.drain_ms().unwrap_or(0))
     }

@@ -9,12 +9,13 @@ use crate::snapshot::manifest::PieceIndex;
 use crate::wire::identity::PublicKey;
 use crate::wire::time::UnixMillis;
 
-/// How much later a group must be expected, in halves: in general, near the end, and when nothing is left to ask of anybody.
+/// How much later a group must be expected, in halves: in general, near the end, and when nothing
+/// is left to ask of anybody.
 const LATER: [u64; 3] = [20, 6, 3];
 /// Near the end: this part of the wish is missing.
 const NEAR_END: u64 = 20;
-/// Milliseconds by which a group must be late besides. What was asked of a steady neighbour comes within this time: it is on its way, and
-/// would come twice.
+/// Milliseconds by which a group must be late besides. What was asked of a steady neighbour comes
+/// within this time: it is on its way, and would come twice.
 const MARGIN_MS: u64 = QUEUE_MS;
 /// A group that was taken back this much later than it should have left had not left yet, in milliseconds.
 const LEFT_MS: u64 = 30;
@@ -32,7 +33,8 @@ const MUCH_LATER: u64 = 10;
 const MAX_CANCELLED: usize = 256;
 
 impl Relay {
-    /// Lets `thief`, for which nothing is left to ask, take over one group. False when no other neighbour is slow enough.
+    /// Lets `thief`, for which nothing is left to ask, take over one group. False when no other
+    /// neighbour is slow enough.
     pub(super) fn steal(&mut self, now: UnixMillis, thief: PublicKey) -> bool {
         let Some((version, transfer)) = self.current.and_then(|v| self.versions.get_key_value(&v)) else {
             return false;
@@ -46,7 +48,8 @@ impl Relay {
         } else {
             LATER[0]
         };
-        // What will be here as soon as everything could be at the joint rate is not late: the downlink is what limits.
+        // What will be here as soon as everything could be at the joint rate is not late: the
+        // downlink is what limits.
         let soon = soon.max(self.neighbours.drain_ms().unwrap_or(0));
         let stats = self.neighbours.totals();
         let spendthrift = (stats.duplicates - stats.belated) * DUPLICATES_ALLOWED > stats.groups;
@@ -75,7 +78,8 @@ impl Relay {
         true
     }
 
-    /// Takes a group back from a neighbour that was asked for it. It is not open: another has it or delivers it.
+    /// Takes a group back from a neighbour that was asked for it. It is not open: another has
+    /// it or delivers it.
     pub(super) fn cancel(
         &mut self,
         now: UnixMillis,

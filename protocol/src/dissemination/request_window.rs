@@ -1,22 +1,27 @@
 //! How far ahead neighbours are asked.
 //!
-//! Each is asked for what it delivers within some time, so that its uplink is never idle ([throughput](super::throughput)). When answers take
-//! longer than that time, windows limit what arrives, and narrow with it, as they are made for the rates that are seen. A request may wait
-//! behind bulk that goes the other way, in buffers on the path, or for other consumers of that neighbour; no neighbour alone shows which of
-//! these it is, or whether it has become slower. All together do: while there is more to ask for and less arrives than before, they
-//! are asked further ahead. Where that does not help, more has been asked for early, which makes choices older and thefts rarer.
+//! Each is asked for what it delivers within some time, so that its uplink is never idle
+//! ([throughput](super::throughput)). When answers take longer than that time, windows limit what
+//! arrives, and narrow with it, as they are made for the rates that are seen. A request may wait
+//! behind bulk that goes the other way, in buffers on the path, or for other consumers of that
+//! neighbour; no neighbour alone shows which of these it is, or whether it has become slower. All
+//! together do: while there is more to ask for and less arrives than before, they are asked
+//! further ahead. Where that does not help, more has been asked for early, which makes choices
+//! older and thefts rarer.
 
 use crate::snapshot::blocks::GROUP_BYTES;
 use crate::wire::time::UnixMillis;
 
-/// Least data that should be under way from a neighbour beyond what its latency needs, in milliseconds at its rate. Less leaves its
-/// uplink idle at times; more delays what is asked for next.
+/// Least data that should be under way from a neighbour beyond what its latency needs,
+/// in milliseconds at its rate. Less leaves its uplink idle at times; more delays what
+/// is asked for next.
 pub const QUEUE_MS: u64 = 300;
 /// The most, while less arrives than did before.
 const MAX_MS: u64 = 4 * QUEUE_MS;
 /// Least time between two looks, in milliseconds.
 const LOOK_EVERY_MS: u64 = 500;
-/// Between two looks so many bytes come at the best rate, at least: groups come whole and in batches, and few say little.
+/// Between two looks so many bytes come at the best rate, at least: groups come whole and in
+/// batches, and few say little.
 const LOOK_BYTES: u64 = 64 * GROUP_BYTES as u64;
 /// Less than this part of the best rate is less than before.
 const LESS: (u64, u64) = (15, 16);
@@ -24,7 +29,8 @@ const LESS: (u64, u64) = (15, 16);
 const GAINS: u64 = 4;
 /// In so many milliseconds the best rate falls to a third unless as much comes again: paths change.
 const FORGETS_MS: u64 = 32_000;
-/// In so many milliseconds the time for which neighbours are asked ahead falls to a third, down to [`QUEUE_MS`].
+/// In so many milliseconds the time for which neighbours are asked ahead falls to a
+/// third, down to [`QUEUE_MS`].
 const RETURNS_MS: u64 = 8_000;
 
 /// The time for which neighbours are asked ahead, and the rates that set it.
@@ -56,8 +62,8 @@ impl RequestWindow {
         self.came += bytes;
     }
 
-    /// Looks, if it is time, whether less comes than did before. `more` says whether there is anything that would be asked for if windows
-    /// were wider; it is asked only when less comes.
+    /// Looks, if it is time, whether less comes than did before. `more` says whether there is
+    /// anything that would be asked for if windows were wider; it is asked only when less comes.
     pub(super) fn look(&mut self, now: UnixMillis, more: impl FnOnce() -> bool) {
         // A clock may be set back.
         let Some(looked) = self.looked.filter(|looked| *looked <= now) else {

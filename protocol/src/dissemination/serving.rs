@@ -9,10 +9,12 @@ use crate::wire::content_id::ContentId;
 use crate::wire::identity::PublicKey;
 use crate::wire::time::UnixMillis;
 
-/// Longest time for which news are gathered. Told one by one, the groups of a large snapshot would cost each consumer a small message
-/// each: with 16 neighbours three percent of the downlink, and most of the processor time.
+/// Longest time for which news are gathered. Told one by one, the groups of a large snapshot would
+/// cost each consumer a small message each: with 16 neighbours three percent of the downlink, and
+/// most of the processor time.
 const MAX_GATHER_MS: u64 = 50;
-/// News are gathered for at most this part of the time that the transfer still takes: what is small travels on at once.
+/// News are gathered for at most this part of the time that the transfer still takes: what is small
+/// travels on at once.
 const GATHER_PART: u64 = 64;
 
 impl Relay {
@@ -103,8 +105,8 @@ impl Relay {
         }
     }
 
-    /// Refuses those who wait for a version that will not come, as a newer one has begun, and those who wait for this one and mean
-    /// another.
+    /// Refuses those who wait for a version that will not come, as a newer one has begun, and those
+    /// who wait for this one and mean another.
     pub(super) fn refuse_passed_over(&mut self, begun: PolicyVersion) {
         let (versions, id) = (&self.versions, self.manifest_id(begun));
         let passed = |c: &Consumer| match c.version == begun {

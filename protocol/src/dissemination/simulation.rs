@@ -1,8 +1,10 @@
-//! Networks of relay machines in simulated time: links with rates and latencies, faults, liars, and a learner that names neighbours.
+//! Networks of relay machines in simulated time: links with rates and latencies, faults, liars, and
+//! a learner that names neighbours.
 //!
-//! [`run`] draws a small network with faults from a seed and checks the machine's rules at every step; [`broadcast`] measures how
-//! long a snapshot takes without or with churn, against the fluid bound. Both are pure functions: the same arguments give the
-//! same events, which [`SimulationReport::trace`] witnesses.
+//! [`run`] draws a small network with faults from a seed and checks the machine's rules at
+//! every step; [`broadcast`] measures how long a snapshot takes without or with churn,
+//! against the fluid bound. Both are pure functions: the same arguments give the same
+//! events, which [`SimulationReport::trace`] witnesses.
 
 mod checks;
 mod event;
@@ -129,7 +131,8 @@ pub fn broadcast(setup: &SimulationSetup) -> Result<Timing, String> {
     })
 }
 
-/// A manifest of this size whose content is of no matter; every chunk has a delta of a sixteenth of its length where `deltas`.
+/// A manifest of this size whose content is of no matter; every chunk has a delta of a sixteenth of
+/// its length where `deltas`.
 pub(super) fn manifest(version: u64, bytes: u64, chunk_bytes: u32, deltas: bool) -> Manifest {
     let chunks = bytes.div_ceil(u64::from(chunk_bytes)) as u32;
     let id = |kind: u8, v: u64, i: u32| ContentId::of(format!("{kind} {v} {i}").as_bytes());

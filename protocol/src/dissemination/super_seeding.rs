@@ -1,15 +1,18 @@
 //! What the source tells of while a version is new: to each consumer something else.
 //!
-//! Consumers that are told of everything choose each for itself, and hear late of what others chose. So the source sends many groups twice
-//! or thrice before it has sent others at all; these everybody lacks at the end, and all wait for the source. At first, therefore,
-//! each consumer is told of groups of which nobody else was told, as many as keep it busy, and gets the others from its neighbours
-//! (BitTorrent's super-seeding). When nothing is left to tell of and all has been sent, everybody is told of everything: from then on
-//! the source serves what is rare, as all others do.
+//! Consumers that are told of everything choose each for itself, and hear late of what others
+//! chose. So the source sends many groups twice or thrice before it has sent others at all;
+//! these everybody lacks at the end, and all wait for the source. At first, therefore, each
+//! consumer is told of groups of which nobody else was told, as many as keep it busy, and gets
+//! the others from its neighbours (BitTorrent's super-seeding). When nothing is left to tell of
+//! and all has been sent, everybody is told of everything: from then on the source serves what
+//! is rare, as all others do.
 //!
-//! Nobody can hold this up for long. Who asks for nothing of what it was told of is told of everything, and so is everybody soon after the
-//! last group was told of. Who passes nothing on has no share, as far as it says so; one that lies keeps its share from the others until
-//! then, when the source sends it again. Of a version with deltas everybody is told everything at once: deltas are few, and who wants which
-//! chunks is not known here.
+//! Nobody can hold this up for long. Who asks for nothing of what it was told of is told of
+//! everything, and so is everybody soon after the last group was told of. Who passes nothing on has
+//! no share, as far as it says so; one that lies keeps its share from the others until then, when
+//! the source sends it again. Of a version with deltas everybody is told everything at once: deltas
+//! are few, and who wants which chunks is not known here.
 
 use super::consumers::Consumer;
 use super::consumers::share::{LOOK_EVERY_MS, News, Share};
@@ -26,7 +29,8 @@ use std::collections::VecDeque;
 const AT_ONCE: u64 = 4;
 /// Who asks for nothing in this time wants something else, in milliseconds.
 const IDLE_MS: u64 = 500;
-/// Everybody is told of everything so long after the last group was told of, in milliseconds, or after this part of the time until then.
+/// Everybody is told of everything so long after the last group was told of, in milliseconds, or
+/// after this part of the time until then.
 const END_MS: u64 = 2_000;
 /// One in so many parts of the time until then, see [`END_MS`].
 const END_PART: u64 = 8;

@@ -100,7 +100,8 @@ impl Bench {
         bench
     }
 
-    /// A node that wants this snapshot, has nothing of it, and has an open stream to each of these neighbours that its mode uses.
+    /// A node that wants this snapshot, has nothing of it, and has an open stream to each of these
+    /// neighbours that its mode uses.
     fn receiving(
         mode: DisseminationMode,
         manifest: &Arc<Manifest>,
@@ -133,7 +134,8 @@ impl Bench {
         }
     }
 
-    /// Tells the machine what happened, and returns what it says to that. Who joins goes by the manifest that the machine has, or will have.
+    /// Tells the machine what happened, and returns what it says to that. Who joins goes by the
+    /// manifest that the machine has, or will have.
     fn on(&mut self, mut input: Input) -> Vec<RelayOutput> {
         if let Input::Joined { version, manifest, .. } = &mut input {
             *manifest = self.relay.manifest_id(*version).unwrap_or_else(|| snapshot(*version, 1, 4).id());

@@ -12,11 +12,12 @@ pub const START_WINDOW: u32 = 4;
 pub const MAX_WINDOW: u32 = 256;
 /// Longest latency that widens a window: beyond it, waiting is queueing.
 const MAX_LATENCY_MS: u64 = 1_000;
-/// Longest time for which one is asked ahead in all, in milliseconds at its rate. It is less than what all together may be asked for
-/// (`BUDGET_MS`): where that ran out, the last of them would be asked for nothing.
+/// Longest time for which one is asked ahead in all, in milliseconds at its rate. It is less than
+/// what all together may be asked for (`BUDGET_MS`): where that ran out, the last of them would
+/// be asked for nothing.
 const MAX_TIME_MS: u64 = QUEUE_MS + MAX_LATENCY_MS;
-/// A sample counts as if a whole group had taken this long at least, in milliseconds: what a sender may send ahead of its cap comes at once,
-/// and says nothing of what it can send.
+/// A sample counts as if a whole group had taken this long at least, in milliseconds: what a sender
+/// may send ahead of its cap comes at once, and says nothing of what it can send.
 const LEAST_SAMPLE_MS: u64 = 50;
 /// Least weight of a sample, as a fraction of 1024: when rates rise, and when they fall.
 const LEAST_WEIGHT: [u64; 2] = [128, 16];
@@ -25,8 +26,9 @@ const MOST_WEIGHT: [u64; 2] = [512, 256];
 
 /// The measured pace of one neighbour.
 ///
-/// A sample is what was delivered between the request for a group and its arrival, over that time: it sees a full round however
-/// long the latency is, so a window that limits the rate is seen as window over latency, and grows.
+/// A sample is what was delivered between the request for a group and its arrival, over that time:
+/// it sees a full round however long the latency is, so a window that limits the rate is seen as
+/// window over latency, and grows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Throughput {
     /// Smoothed, in bytes per second.
@@ -37,8 +39,8 @@ pub(super) struct Throughput {
     delivered: u64,
     /// When the last group came.
     last: UnixMillis,
-    /// When there was room but nothing to ask, and little under way: samples across this instant show what was asked, not what could be
-    /// delivered.
+    /// When there was room but nothing to ask, and little under way: samples across this instant
+    /// show what was asked, not what could be delivered.
     starved: Option<UnixMillis>,
 }
 
@@ -71,8 +73,8 @@ impl Throughput {
         (bytes.div_ceil(GROUP_BYTES as u64) as u32).clamp(MIN_WINDOW, MAX_WINDOW)
     }
 
-    /// So many groups are under way, and there is nothing more to ask, or there was not until now. Where these are fewer than the latency
-    /// needs, it is not the neighbour that limits.
+    /// So many groups are under way, and there is nothing more to ask, or there was not until now.
+    /// Where these are fewer than the latency needs, it is not the neighbour that limits.
     pub(super) fn starved(&mut self, now: UnixMillis, under_way: usize) {
         let in_flight = self.rate.unwrap_or(0).saturating_mul(self.latency_ms()) / 1000;
         if (under_way as u64) < in_flight.div_ceil(GROUP_BYTES as u64) {
@@ -107,8 +109,9 @@ mod tests {
 
     const GROUP: u64 = GROUP_BYTES as u64;
 
-    /// A neighbour that is asked for so many groups and for one more with each that comes, one every `group_ms`, although there is room for
-    /// more. Goes on for ten seconds, and says when that was.
+    /// A neighbour that is asked for so many groups and for one more with each that comes,
+    /// one every `group_ms`, although there is room for more. Goes on for ten seconds, and
+    /// says when that was.
     fn deliver(pace: &mut Throughput, from: u64, under_way: u64, group_ms: u64) -> u64 {
         let mut asked: VecDeque<(u64, u64)> = (0..under_way).map(|_| (from, pace.delivered())).collect();
         pace.starved(UnixMillis(from), asked.len());

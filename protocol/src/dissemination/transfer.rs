@@ -7,8 +7,8 @@ use crate::wire::content_id::ContentId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A manifest, which groups of it are verified and on disk, and which are still to be asked for. All counters follow every change,
-/// so that nothing ever has to look at all groups.
+/// A manifest, which groups of it are verified and on disk, and which are still to be asked for.
+/// All counters follow every change, so that nothing ever has to look at all groups.
 pub(super) struct Transfer {
     pub(super) manifest: Arc<Manifest>,
     /// The id of the manifest, which consumers name when they join.
@@ -149,7 +149,8 @@ impl Transfer {
         new
     }
 
-    /// Notes that every group of a piece is gone. From now on it is wanted, even where it was only built from a delta.
+    /// Notes that every group of a piece is gone. From now on it is wanted, even where it was only
+    /// built from a delta.
     pub(super) fn damage(&mut self, piece: PieceIndex) {
         let gone = self.have.remove(piece, GroupMask(u64::MAX));
         self.news.remove(&piece);

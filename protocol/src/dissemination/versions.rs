@@ -138,8 +138,8 @@ impl Relay {
         known.into_iter().for_each(|version| self.discard(version));
     }
 
-    /// Stops receiving in favour of `other`. An older version is forgotten, and its consumers learn that it does not come; a newer one
-    /// waits for what is received first.
+    /// Stops receiving in favour of `other`. An older version is forgotten, and its consumers learn
+    /// that it does not come; a newer one waits for what is received first.
     fn set_aside(&mut self, now: UnixMillis, other: PolicyVersion) {
         let Some(version) = self.current.take() else { return };
         self.close_all(now);

@@ -13,10 +13,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use libp2p::multiaddr::{Multiaddr, Protocol};
 
-/// Whether an address has a form that a host can dial: `/ip4|ip6|dns|dns4|dns6/…` then `/udp/PORT/quic-v1` or
-/// `/tcp/PORT`, and perhaps `/p2p/PEER` at the end. The port is not 0 and the IP names one computer (it is neither
-/// unspecified nor multicast nor broadcast). Loopback and private networks are fine. The way to a peer behind a relay is
-/// the relay's address with its `/p2p/RELAY`, then `/p2p-circuit`, and perhaps `/p2p/PEER`.
+/// Whether an address has a form that a host can dial: `/ip4|ip6|dns|dns4|dns6/…` then
+/// `/udp/PORT/quic-v1` or `/tcp/PORT`, and perhaps `/p2p/PEER` at the end. The port is not 0 and
+/// the IP names one computer (it is neither unspecified nor multicast nor broadcast). Loopback and
+/// private networks are fine. The way to a peer behind a relay is the relay's address with its
+/// `/p2p/RELAY`, then `/p2p-circuit`, and perhaps `/p2p/PEER`.
 #[must_use]
 pub fn dialable(address: &Multiaddr) -> bool {
     let parts: Vec<Protocol<'_>> = address.iter().take(MAX_PARTS + 1).collect();
@@ -46,7 +47,8 @@ fn names_a_socket(parts: &[Protocol<'_>]) -> bool {
     port != 0 && reachable
 }
 
-/// Whether to believe an address that a stranger tells, when the connection with that stranger runs through `via`.
+/// Whether to believe an address that a stranger tells, when the connection with that
+/// stranger runs through `via`.
 ///
 /// On top of [`dialable`]: no names (a stranger shall not choose what we resolve), and loopback or link-local
 /// addresses only from a peer that reached us over such an address, as peers on one machine do.
@@ -58,8 +60,8 @@ pub(super) fn believable(address: &Multiaddr, via: &Multiaddr) -> bool {
         && (!is_link_local(told) || seen.is_some_and(is_link_local))
 }
 
-/// Whether to believe an address that strangers tell, when it is not known which of those with whom connections run through `vias`. None
-/// of them needs to be connected still.
+/// Whether to believe an address that strangers tell, when it is not known which of those with whom
+/// connections run through `vias`. None of them needs to be connected still.
 pub(super) fn believable_from_any<'a>(
     address: &Multiaddr,
     vias: impl IntoIterator<Item = &'a Multiaddr>,
@@ -86,16 +88,16 @@ pub(super) fn is_local(address: &Multiaddr) -> bool {
     })
 }
 
-/// The IP from which a peer is connected, if it says something about whose computer that is: `None` within one computer or one network,
-/// through a relay, and for names.
+/// The IP from which a peer is connected, if it says something about whose computer that is: `None`
+/// within one computer or one network, through a relay, and for names.
 #[must_use]
 pub fn outer_ip(address: &Multiaddr) -> Option<IpAddr> {
     let ip = first_ip(address)?;
     (!is_relayed(address) && !is_local(address)).then_some(ip)
 }
 
-/// The network of which an address is a part, as far as that can be seen from afar: an IPv4 address is one, and of IPv6 64 bits are. `None` for
-/// a name.
+/// The network of which an address is a part, as far as that can be seen from afar: an IPv4 address
+/// is one, and of IPv6 64 bits are. `None` for a name.
 pub(super) fn network_of(address: &Multiaddr) -> Option<IpAddr> {
     Some(match first_ip(address)? {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
@@ -103,8 +105,8 @@ pub(super) fn network_of(address: &Multiaddr) -> Option<IpAddr> {
     })
 }
 
-/// Where `listening` is reached from outside, when others see us at `seen`: the one's IP and the other's port. `None` if the IPs are of
-/// different versions.
+/// Where `listening` is reached from outside, when others see us at `seen`: the one's IP and the
+/// other's port. `None` if the IPs are of different versions.
 pub(super) fn seen_from_outside(seen: &Multiaddr, listening: &Multiaddr) -> Option<Multiaddr> {
     let ip = seen.iter().next()?;
     match (&ip, listening.iter().next()?) {

@@ -75,7 +75,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Peers that may have a place at a relay.
 const MAX_PLACES: usize = 4096;
-/// Circuits that a relay carries at once. Each ends after two minutes or 128 KiB, which is room for signals only.
+/// Circuits that a relay carries at once. Each ends after two minutes or 128 KiB, which is
+/// room for signals only.
 const MAX_CIRCUITS: usize = 256;
 
 /// Gossip that admits only the topics named at start.
@@ -183,9 +184,10 @@ fn kad(peer: PeerId, mode: DhtMode) -> kad::Behaviour<MemoryStore> {
     kad
 }
 
-/// Gossip is anonymous: what is announced carries the run's own signature, which says more than the signature of
-/// whoever happened to publish it, and without author and sequence number the same content is the same message
-/// wherever it enters. Blame falls on the peer that handed a bad message to us, which the transport authenticates.
+/// Gossip is anonymous: what is announced carries the run's own signature, which says more than the
+/// signature of whoever happened to publish it, and without author and sequence number the same
+/// content is the same message wherever it enters. Blame falls on the peer that handed a bad
+/// message to us, which the transport authenticates.
 fn gossip(config: &HostConfig) -> Result<Gossip, NetError> {
     if config.topics.len() > MAX_TOPICS {
         return Err(NetError::TooManyTopics { topics: config.topics.len(), cap: MAX_TOPICS });
@@ -203,8 +205,8 @@ fn gossip(config: &HostConfig) -> Result<Gossip, NetError> {
         .heartbeat_interval(GOSSIP_HEARTBEAT)
         .history_length(history)
         .history_gossip(3)
-        // With a handful of peers everybody is in everybody's mesh; with thousands a publisher sends `mesh_n` copies
-        // and not, as flooding would, one to each of them.
+        // With a handful of peers everybody is in everybody's mesh; with thousands a publisher
+        // sends `mesh_n` copies and not, as flooding would, one to each of them.
         .mesh_outbound_min(2)
         .mesh_n_low(4)
         .mesh_n(6)

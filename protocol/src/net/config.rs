@@ -9,11 +9,11 @@ use super::limits::ConnectionLimits;
 /// How a host takes part in the DHT, and in being reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DhtMode {
-    /// Answers queries and is listed: for hosts that others can reach, which is for their keepers to see to. It tells others whether they
-    /// can be reached, and relays for those that cannot.
+    /// Answers queries and is listed: for hosts that others can reach, which is for their keepers
+    /// to see to. It tells others whether they can be reached, and relays for those that cannot.
     Server,
-    /// Finds out whether others can connect to it. While that is not refuted it answers queries and is listed; afterwards it only asks,
-    /// and takes a place at a relay. For volunteers.
+    /// Finds out whether others can connect to it. While that is not refuted it answers queries and
+    /// is listed; afterwards it only asks, and takes a place at a relay. For volunteers.
     Auto,
     /// Only asks: for hosts behind NAT, which would fill routing tables with addresses that nobody can dial.
     Client,
@@ -30,22 +30,23 @@ pub struct HostConfig {
     pub mode: DhtMode,
     /// Program and version, shown to peers.
     pub agent: String,
-    /// Gossip topics to take part in, at most [`MAX_TOPICS`](super::limits::MAX_TOPICS). No others are let in.
+    /// Gossip topics to take part in, at most [`MAX_TOPICS`](super::limits::MAX_TOPICS). No
+    /// others are let in.
     pub topics: Vec<String>,
     /// How many connections to keep.
     pub limits: ConnectionLimits,
     /// Addresses at which others reach us, where they differ from those listened on (a forwarded port).
     pub external: Vec<Multiaddr>,
-    /// The most that all connections together send, in bytes per second on the wire; `None` is no cap. Can be changed
-    /// later through [`Host::pacing`](super::Host::pacing).
+    /// The most that all connections together send, in bytes per second on the wire; `None` is no
+    /// cap. Can be changed later through [`Host::pacing`](super::Host::pacing).
     pub max_upload: Option<u64>,
     /// The same for what they receive.
     pub max_download: Option<u64>,
 }
 
 impl HostConfig {
-    /// A host that only dials and asks, takes part in no gossip, keeps the connections of a volunteer, and has no caps. Others say in what
-    /// they differ.
+    /// A host that only dials and asks, takes part in no gossip, keeps the connections of a
+    /// volunteer, and has no caps. Others say in what they differ.
     #[must_use]
     pub fn client(secret: [u8; 32], agent: impl Into<String>) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! What the fuzz targets reach and nobody else does: which addresses are believed, and what becomes of a neighbour's groups.
+//! What the fuzz targets reach and nobody else does: which addresses are believed, and what becomes
+//! of a neighbour's groups.
 
 use std::net::IpAddr;
 
@@ -44,7 +45,8 @@ pub enum Blame {
     Nobody,
 }
 
-/// Verifies and stores what a neighbour sends as `group` of `piece`: so many leaves of the piece's tree, and the group's bytes.
+/// Verifies and stores what a neighbour sends as `group` of `piece`: so many leaves of the piece's
+/// tree, and the group's bytes.
 ///
 /// # Errors
 /// Whose fault it is.

@@ -1,9 +1,10 @@
 //! The handle to a running network host.
 //!
-//! One tokio task, the driver, owns the swarm. A [`Host`] sends it commands over a bounded channel and waits for the
-//! answers; what peers do arrives in [`HostEvents`], over a bounded channel too. The driver never waits for either
-//! side: when the events are not read fast enough, requests are dropped (the requester sees a failure), gossip is
-//! ignored (not forwarded, nobody is blamed), and connections and disconnections are told later.
+//! One tokio task, the driver, owns the swarm. A [`Host`] sends it commands over a bounded channel
+//! and waits for the answers; what peers do arrives in [`HostEvents`], over a bounded channel too.
+//! The driver never waits for either side: when the events are not read fast enough, requests are
+//! dropped (the requester sees a failure), gossip is ignored (not forwarded, nobody is blamed), and
+//! connections and disconnections are told later.
 
 mod command;
 mod driver;
@@ -48,11 +49,13 @@ pub struct Host {
 }
 
 impl Host {
-    /// Builds the swarm, binds every address of `config.listen`, and starts the driver on the current tokio runtime.
+    /// Builds the swarm, binds every address of `config.listen`, and starts the driver on
+    /// the current tokio runtime.
     ///
     /// # Errors
-    /// [`NetError::AddressInUse`], [`NetError::Listen`] or [`NetError::ListenTimeout`] for an address that cannot be
-    /// bound, [`NetError::TooManyTopics`], and [`NetError::Build`] where the system lacks something.
+    /// [`NetError::AddressInUse`], [`NetError::Listen`] or [`NetError::ListenTimeout`] for an
+    /// address that cannot be bound, [`NetError::TooManyTopics`], and [`NetError::Build`] where
+    /// the system lacks something.
     pub async fn start(config: HostConfig) -> Result<(Self, HostEvents), NetError> {
         let pacing = Pacing::new(config.max_upload, config.max_download);
         let swarm = build_swarm(&config, &pacing)?;
@@ -97,14 +100,16 @@ impl Host {
         self.listening.borrow().clone()
     }
 
-    /// Whether others can connect to us. A host in [`DhtMode::Auto`] finds it out within seconds of connecting to one that dials it back;
-    /// one in [`DhtMode::Server`] is public by its keeper's word; one that listens nowhere is private.
+    /// Whether others can connect to us. A host in [`DhtMode::Auto`] finds it out within seconds of
+    /// connecting to one that dials it back; one in [`DhtMode::Server`] is public by its keeper's
+    /// word; one that listens nowhere is private.
     #[must_use]
     pub fn reach(&self) -> Reach {
         *self.reach.borrow()
     }
 
-    /// The addresses at which others may reach us, the most promising first: where somebody did, through a relay, and where we listen.
+    /// The addresses at which others may reach us, the most promising first: where somebody did,
+    /// through a relay, and where we listen.
     #[must_use]
     pub fn own_addrs(&self) -> Vec<Multiaddr> {
         self.own.borrow().clone()
@@ -116,9 +121,10 @@ impl Host {
         &self.pacing
     }
 
-    /// Connects to a peer through `addrs` and whatever else is known of it. Returns when connected: at once if we
-    /// are already, with the dial under way if there is one. A circuit through a relay is a connection, but where there
-    /// is nothing else a direct one is tried. Addresses that are not [`dialable`](super::dialable) are ignored.
+    /// Connects to a peer through `addrs` and whatever else is known of it. Returns when connected:
+    /// at once if we are already, with the dial under way if there is one. A circuit through a
+    /// relay is a connection, but where there is nothing else a direct one is tried. Addresses that
+    /// are not [`dialable`](super::dialable) are ignored.
     ///
     /// # Errors
     /// [`NetError::Dial`] with the cause for every address, [`NetError::Blocked`],
@@ -137,7 +143,8 @@ impl Host {
         self.ask(|reply| HostCommand::AddAddress { peer, addr, reply }).await
     }
 
-    /// The addresses known of a peer, the most promising first, without `/p2p/…` at their ends. Empty after shutdown.
+    /// The addresses known of a peer, the most promising first, without `/p2p/…` at their
+    /// ends. Empty after shutdown.
     pub async fn known_addresses(&self, peer: PeerId) -> Vec<Multiaddr> {
         self.ask(|reply| HostCommand::KnownAddresses { peer, reply }).await.unwrap_or_default()
     }
@@ -172,12 +179,13 @@ impl Host {
         self.ask(|reply| HostCommand::Unblock { peer, reply }).await
     }
 
-    /// Sends a control request of at most [`MAX_CONTROL_REQUEST`] bytes and waits for the response, for at most
-    /// `timeout` (capped at [`MAX_REQUEST_TIMEOUT`]). Dials the peer first if need be and an address is known.
+    /// Sends a control request of at most [`MAX_CONTROL_REQUEST`] bytes and waits for the response,
+    /// for at most `timeout` (capped at [`MAX_REQUEST_TIMEOUT`]). Dials the peer first if need be
+    /// and an address is known.
     ///
     /// # Errors
-    /// [`NetError::RequestTooLarge`] before anything is sent; [`NetError::NoAnswer`] when the peer dropped the
-    /// request; the other request variants of [`NetError`] say what they mean.
+    /// [`NetError::RequestTooLarge`] before anything is sent; [`NetError::NoAnswer`] when the peer
+    /// dropped the request; the other request variants of [`NetError`] say what they mean.
     pub async fn request(&self, peer: PeerId, body: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, NetError> {
         if body.len() > MAX_CONTROL_REQUEST {
             return Err(NetError::RequestTooLarge { len: body.len(), cap: MAX_CONTROL_REQUEST });
@@ -188,20 +196,22 @@ impl Host {
             .unwrap_or(Err(NetError::RequestTimeout { peer, after }))?
     }
 
-    /// Publishes a message on one of the topics of our configuration, to a few of the peers that subscribe to it,
-    /// who forward it once they have validated it.
+    /// Publishes a message on one of the topics of our configuration, to a few of the peers that
+    /// subscribe to it, who forward it once they have validated it.
     ///
     /// # Errors
-    /// [`NetError::NoSubscribers`] when no connected peer is known to subscribe: nothing was sent, try again later.
-    /// [`NetError::AlreadyPublished`] when the same bytes went over this topic within the last two minutes, from us
-    /// or from others. [`NetError::UnknownTopic`], [`NetError::GossipTooLarge`], [`NetError::GossipBackedUp`].
+    /// [`NetError::NoSubscribers`] when no connected peer is known to subscribe: nothing was sent,
+    /// try again later. [`NetError::AlreadyPublished`] when the same bytes went over this topic
+    /// within the last two minutes, from us or from others. [`NetError::UnknownTopic`],
+    /// [`NetError::GossipTooLarge`], [`NetError::GossipBackedUp`].
     pub async fn publish(&self, topic: &str, data: Vec<u8>) -> Result<(), NetError> {
         let topic = topic.to_owned();
         self.ask(|reply| HostCommand::Publish { topic, data, reply }).await?
     }
 
-    /// Looks a peer up in the DHT and returns its addresses, together with those known already. Empty if nobody
-    /// knows it. Peers in DHT client mode are found only as long as somebody remembers them.
+    /// Looks a peer up in the DHT and returns its addresses, together with those known
+    /// already. Empty if nobody knows it. Peers in DHT client mode are found only as long
+    /// as somebody remembers them.
     ///
     /// # Errors
     /// [`NetError::NoDhtPeers`] when no DHT server is known after [`DHT_READY_TIMEOUT`].
@@ -213,14 +223,16 @@ impl Host {
     /// Announces in the DHT that we provide `key`, and again every few minutes for as long as the host runs.
     ///
     /// # Errors
-    /// [`NetError::NoDhtPeers`], [`NetError::DhtKeyTooLong`], [`NetError::DhtTimeout`], [`NetError::DhtFull`].
+    /// [`NetError::NoDhtPeers`], [`NetError::DhtKeyTooLong`], [`NetError::DhtTimeout`],
+    /// [`NetError::DhtFull`].
     pub async fn provide(&self, key: Vec<u8>) -> Result<(), NetError> {
         check_key(&key)?;
         self.dht_ready().await?;
         self.ask(|reply| HostCommand::Provide { key, reply }).await?
     }
 
-    /// The peers (without ourselves, in order) that provide `key`, as many as were found before the query ended.
+    /// The peers (without ourselves, in order) that provide `key`, as many as were found
+    /// before the query ended.
     ///
     /// # Errors
     /// [`NetError::NoDhtPeers`], [`NetError::DhtKeyTooLong`]; [`NetError::Stopped`] when shut down.
@@ -239,18 +251,19 @@ impl Host {
         self.ask(|reply| HostCommand::BootstrapDht { reply }).await?
     }
 
-    /// Opens a stream under `protocol` (one of `protocol_names`), dialling the peer first if need be, and
-    /// returns it when the acceptor has taken it into its queue. Streams run over direct connections, whoever opened
-    /// those, and never through a relay.
+    /// Opens a stream under `protocol` (one of `protocol_names`), dialling the peer first if need
+    /// be, and returns it when the acceptor has taken it into its queue. Streams run over direct
+    /// connections, whoever opened those, and never through a relay.
     ///
     /// # Errors
-    /// [`NetError::OnlyRelayed`] when only a relay connects us: a direct connection may come up by itself soon.
-    /// [`NetError::StreamRefused`] when the acceptor's queue is full, [`NetError::StreamUnsupported`] when the peer
-    /// does not accept this protocol, [`NetError::StreamTimeout`], [`NetError::StreamFailed`], and those of
-    /// [`Host::dial`].
+    /// [`NetError::OnlyRelayed`] when only a relay connects us: a direct connection may come up by
+    /// itself soon. [`NetError::StreamRefused`] when the acceptor's queue is full,
+    /// [`NetError::StreamUnsupported`] when the peer does not accept this protocol,
+    /// [`NetError::StreamTimeout`], [`NetError::StreamFailed`], and those of [`Host::dial`].
     pub async fn open_stream(&self, peer: PeerId, protocol: &'static str) -> Result<Stream, NetError> {
         stream_protocol(protocol)?;
-        // libp2p-stream would dial by itself, but an opener whose dial is refused locally would wait for ever.
+        // libp2p-stream would dial by itself, but an opener whose dial is refused locally
+        // would wait for ever.
         self.dial(peer, Vec::new()).await?;
         if !self.ask(|reply| HostCommand::IsDirect { peer, reply }).await? {
             return Err(NetError::OnlyRelayed { peer, protocol });
@@ -261,7 +274,8 @@ impl Host {
     /// Accepts the streams that peers open under `protocol`, until the returned value is dropped.
     ///
     /// # Errors
-    /// [`NetError::AcceptTaken`] while an earlier acceptor of this protocol lives, [`NetError::BadProtocolName`].
+    /// [`NetError::AcceptTaken`] while an earlier acceptor of this protocol lives,
+    /// [`NetError::BadProtocolName`].
     pub fn accept(&self, protocol: &'static str) -> Result<IncomingStreams, NetError> {
         let name = stream_protocol(protocol)?;
         let inbound = self.streams.clone().accept(name);

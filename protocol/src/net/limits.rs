@@ -17,7 +17,8 @@ pub const MAX_GOSSIP_MESSAGE: usize =
 pub const MAX_PENDING_VERDICTS: usize = 64;
 /// A gossip message without a verdict for this long is ignored.
 pub const VERDICT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest that a request may take. A longer timeout given to [`Host::request`](super::Host::request) counts as this one.
+/// The longest that a request may take. A longer timeout given to
+/// [`Host::request`](super::Host::request) counts as this one.
 pub const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Own requests that may wait for their response.
 pub const MAX_PENDING_REQUESTS: usize = 4096;
@@ -35,15 +36,16 @@ pub const MAX_PROVIDERS_FOUND: usize = 256;
 pub const MAX_DHT_KEY: usize = 64;
 /// Peers that may be blocked. The one blocked longest ago is let in again to make room.
 pub const MAX_BLOCKED: usize = 4096;
-/// DHT calls wait this long for the first peer in the routing table: a peer that was just dialled gets there when it
-/// has identified itself.
+/// DHT calls wait this long for the first peer in the routing table: a peer that was just dialled
+/// gets there when it has identified itself.
 pub const DHT_READY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections that one peer may have with us at once.
 ///
-/// One is enough, but two peers that dial each other at the same moment make two. Were the second refused on both
-/// sides, both could die; so there is room for both, and for a new one beside an old one that is not yet known dead. The other
-/// two are for the moments in which a peer tries whether we can be reached, over TCP and over QUIC.
+/// One is enough, but two peers that dial each other at the same moment make two. Were the second
+/// refused on both sides, both could die; so there is room for both, and for a new one beside an
+/// old one that is not yet known dead. The other two are for the moments in which a peer tries
+/// whether we can be reached, over TCP and over QUIC.
 pub const MAX_CONNECTIONS_PER_PEER: u32 = 5;
 
 /// Incoming connections of a volunteer.

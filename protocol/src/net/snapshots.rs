@@ -18,9 +18,9 @@
 //! owner <── SnapshotEvent┘
 //! ```
 //!
-//! What flows is bounded by what is requested: a neighbour sends only what the machine's window asked of
-//! it, and reading stops while eight of its blocks wait for the disk. May import all of `net` but
-//! `net::swarm` and `net::behaviour`.
+//! What flows is bounded by what is requested: a neighbour sends only what the machine's window
+//! asked of it, and reading stops while eight of its blocks wait for the disk. May import all of
+//! `net` but `net::swarm` and `net::behaviour`.
 
 pub(crate) mod block_writer;
 mod builder;
@@ -55,7 +55,8 @@ pub use stats::{SnapshotStats, VersionTimes};
 
 /// Commands and reports that may wait for the driver.
 const INBOX: usize = 256;
-/// Events that may wait for the owner. Progress and repeated questions are dropped beyond it; of installations the newest waits.
+/// Events that may wait for the owner. Progress and repeated questions are dropped beyond it; of
+/// installations the newest waits.
 const OUTBOX: usize = 64;
 
 /// Whether snapshots come from here or pass through.
@@ -80,7 +81,8 @@ pub struct SnapshotsConfig {
     pub mode: DisseminationMode,
     /// Complete versions that stay on disk and available to others; at least 1.
     pub keep_versions: usize,
-    /// The run's learner: cut off as a source of chunks if it breaks the protocol, but never blocked as a peer.
+    /// The run's learner: cut off as a source of chunks if it breaks the protocol, but never
+    /// blocked as a peer.
     pub learner: Option<PublicKey>,
     /// Of the machine's choices among equals; different for every peer.
     pub seed: [u8; 32],
@@ -140,7 +142,8 @@ pub struct Snapshots {
 pub struct Stopped;
 
 impl Snapshots {
-    /// Starts serving and receiving chunks over `host`. The driver ends when the handle and its host are gone.
+    /// Starts serving and receiving chunks over `host`. The driver ends when the handle and
+    /// its host are gone.
     ///
     /// # Errors
     /// [`NetError::AcceptTaken`] when the host already has a driver, [`NetError::Thread`] when the system
@@ -159,8 +162,8 @@ impl Snapshots {
         Ok((Self { inbox }, receiver))
     }
 
-    /// Tells of a manifest whose signature and form have been checked. The snapshot of the newest is fetched; older ones show cheaper ways
-    /// to it, by their deltas.
+    /// Tells of a manifest whose signature and form have been checked. The snapshot of the newest
+    /// is fetched; older ones show cheaper ways to it, by their deltas.
     ///
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.

@@ -39,8 +39,8 @@ pub const ACCEPT_QUEUE: usize = 256;
 const MAX_GREETINGS: usize = 2 * ACCEPT_QUEUE;
 /// The same of one peer.
 const MAX_GREETINGS_PER_PEER: usize = 4;
-/// A peer that does not take the greeting's one byte for this long is let go, and so is one that finds no place for this
-/// long afterwards.
+/// A peer that does not take the greeting's one byte for this long is let go, and so is one that
+/// finds no place for this long afterwards.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest that opening a stream takes, all attempts together.
@@ -76,7 +76,8 @@ async fn greet_all(mut inbound: libp2p_stream::IncomingStreams, queue: mpsc::Sen
     let mut under_way = UnderWay::default();
     loop {
         tokio::select! {
-            // Greetings that can end do so before another begins: only those that hang count against their peer.
+            // Greetings that can end do so before another begins: only those that hang
+            // count against their peer.
             biased;
             () = queue.closed() => return,
             Some(peer) = greetings.next(), if !greetings.is_empty() => under_way.ended(peer),

@@ -33,14 +33,16 @@ const QUIC_KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Inbound streams of a connection that have not yet agreed on a protocol. What goes beyond is dropped.
 const MAX_NEGOTIATING_STREAMS: usize = 256;
 
-/// A connection on which nothing happened for this long is closed. Peers that work together talk every few seconds;
-/// the others are acquaintances of the DHT.
+/// A connection on which nothing happened for this long is closed. Peers that work together talk
+/// every few seconds; the others are acquaintances of the DHT.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// QUIC is dialled this much later than TCP: several round trips of a slow link, as TCP needs about five to be ready.
+/// QUIC is dialled this much later than TCP: several round trips of a slow link, as TCP needs about
+/// five to be ready.
 const TCP_HEAD_START: Duration = Duration::from_secs(1);
 
-/// A circuit through a relay is dialled this much later than TCP: it is for peers that cannot be reached directly.
+/// A circuit through a relay is dialled this much later than TCP: it is for peers that
+/// cannot be reached directly.
 const DIRECT_HEAD_START: Duration = Duration::from_secs(2);
 
 /// A dial that takes longer has failed.
@@ -54,10 +56,12 @@ pub(super) fn keypair(secret: [u8; 32]) -> Keypair {
     Keypair::ed25519_from_bytes(secret).expect("every 32 bytes are an Ed25519 secret")
 }
 
-/// Builds a swarm that speaks TCP with TLS and yamux, and QUIC, all of it under `pacing`, and circuits through relays over these.
+/// Builds a swarm that speaks TCP with TLS and yamux, and QUIC, all of it under `pacing`, and
+/// circuits through relays over these.
 ///
-/// Dials follow "happy eyeballs" (RFC 8305): all addresses of a peer are tried, TCP with a head start. TCP is preferred because bulk
-/// data cost a fraction of the processor time there (docs/results.md): the kernel cuts and joins segments by the dozen.
+/// Dials follow "happy eyeballs" (RFC 8305): all addresses of a peer are tried, TCP with a head
+/// start. TCP is preferred because bulk data cost a fraction of the processor time there
+/// (docs/results.md): the kernel cuts and joins segments by the dozen.
 pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<EchoBehaviour>, NetError> {
     let key = keypair(config.secret);
     let (circuits, circuit_parts) = circuit_transport(&key)?;

@@ -40,8 +40,8 @@ fn awake() -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How tests set the wall clock of one process: a file with the milliseconds to add, which is read anew each
-/// time.
+/// How tests set the wall clock of one process: a file with the milliseconds to add, which is
+/// read anew each time.
 #[cfg(debug_assertions)]
 mod seam {
     use super::UnixMillis;

@@ -1,5 +1,5 @@
-//! Lines of a log that come far more often than anybody reads them: each update of a fast run, each refused
-//! group.
+//! Lines of a log that come far more often than anybody reads them: each update of a fast
+//! run, each refused group.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -20,8 +20,8 @@ const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 const REFUSALS: [&str; 3] =
     ["OS can't spawn worker thread", "failed to spawn thread", "ThreadPoolBuildError"];
 
-/// From now on a panic over a refused thread ends the process, with exit code 1 and a sentence that says what
-/// to do.
+/// From now on a panic over a refused thread ends the process, with exit code 1 and a sentence that
+/// says what to do.
 pub fn end_when_refused(program: &'static str) {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -33,8 +33,8 @@ pub fn end_when_refused(program: &'static str) {
     }));
 }
 
-/// An error of a thread that could not be started, in words that say what to do where the system allows no
-/// more.
+/// An error of a thread that could not be started, in words that say what to do where the
+/// system allows no more.
 #[must_use]
 pub fn explained(error: io::Error) -> io::Error {
     match error.kind() {

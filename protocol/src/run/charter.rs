@@ -76,7 +76,8 @@ pub enum Takeover {
     Recompute,
     /// Between two tokens, and caches may be kept; a group says whether they were.
     Keep,
-    /// When the samples that are being generated have come to their ends. Only asked for: a group of several versions is taken all the same.
+    /// When the samples that are being generated have come to their ends. Only asked for: a group
+    /// of several versions is taken all the same.
     Wait,
 }
 
@@ -119,7 +120,8 @@ pub struct TaskSpec {
     /// The task's own parameters.
     #[serde(default)]
     pub params: BTreeMap<String, i64>,
-    /// The file that the task is made of, a data set or a module. It travels with snapshots, under the name that [`task_file_name`] gives.
+    /// The file that the task is made of, a data set or a module. It travels with snapshots, under
+    /// the name that [`task_file_name`] gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<ContentId>,
 }
@@ -161,7 +163,8 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Whether tokens are drawn from the policy's own distribution, so that log-probabilities under the two are the same.
+    /// Whether tokens are drawn from the policy's own distribution, so that log-probabilities under
+    /// the two are the same.
     pub fn is_raw(&self) -> bool {
         self.temperature == 1.0 && self.top_p >= 1.0 && self.top_k == 0
     }

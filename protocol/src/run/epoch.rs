@@ -16,9 +16,9 @@ pub struct Epoch(pub u32);
 impl Epoch {
     /// The epoch of a learner that starts at `wall`, the last lease of whose directory is of `last`.
     ///
-    /// The seconds of the wall clock make it another one than all that were lost with the directory's newer
-    /// states: a directory that is restored from a backup knows nothing of them. A clock that was set back
-    /// costs nothing else.
+    /// The seconds of the wall clock make it another one than all that were lost with the
+    /// directory's newer states: a directory that is restored from a backup knows nothing of them.
+    /// A clock that was set back costs nothing else.
     #[must_use]
     pub fn after(last: Self, wall: UnixMillis) -> Self {
         let seconds = u32::try_from(wall.0 / 1_000).unwrap_or(u32::MAX);

@@ -1,6 +1,7 @@
 //! Signed peer lists: the only thing a volunteer needs to be given.
 //!
-//! A list is a small text file that its keeper can read and put under version control: one line of signature, then TOML.
+//! A list is a small text file that its keeper can read and put under version control: one line
+//! of signature, then TOML.
 //!
 //! ```text
 //! echo-peer-list 1 <key, 64 hex digits> <signature, 128 hex digits>
@@ -9,7 +10,8 @@
 //! ...
 //! ```
 //!
-//! The signature covers `"echo peer list 1" ‖ 0x00 ‖ BLAKE3(everything behind the first line break)`, as received.
+//! The signature covers `"echo peer list 1" ‖ 0x00 ‖ BLAKE3(everything behind the first
+//! line break)`, as received.
 
 use crate::wire::identity::{NodeKey, PublicKey, Signature};
 use crate::wire::time::UnixMillis;
@@ -114,7 +116,8 @@ pub struct Trust {
 /// Reads the text of a list, or of a draft of one, of which nobody may want more than [`MAX_LIST_BYTES`].
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::FileTooLarge`] for a longer one, [`io::ErrorKind::InvalidData`] for what is no text.
+/// What the system says; [`io::ErrorKind::FileTooLarge`] for a longer one,
+/// [`io::ErrorKind::InvalidData`] for what is no text.
 pub fn read_file(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_LIST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -159,7 +162,8 @@ pub fn open(text: &str, now: UnixMillis, trust: &mut Trust) -> Result<PeerList, 
     Ok(list)
 }
 
-/// Verifies a list's signature and form, and says who signed it; whether that keeper is trusted is [`open`]'s question.
+/// Verifies a list's signature and form, and says who signed it; whether that keeper is
+/// trusted is [`open`]'s question.
 pub fn read(text: &str) -> Result<(PeerList, PublicKey), PeerListError> {
     let malformed = |what: &str| PeerListError::Malformed(what.to_owned());
     if text.len() > MAX_LIST_BYTES {

@@ -1,7 +1,8 @@
 //! In which numbers tokens were computed, as charters and groups say it.
 //!
-//! What a precision does to weights, activations and caches is the engine's own affair (`precision` of the policy crate). Here it is a
-//! name, as a task is: who does not know one can still open the charter that lists it and the group that declares it, and say so.
+//! What a precision does to weights, activations and caches is the engine's own affair (`precision`
+//! of the policy crate). Here it is a name, as a task is: who does not know one can still open the
+//! charter that lists it and the group that declares it, and say so.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,13 +1,15 @@
 //! The staleness budget, in one place.
 //!
-//! ECHO-2 bounds the lag of a consumed trajectory by S and publishes every κ updates (§3.2, default κ = S-1). RLAX's pair (j, k) and
-//! AReaL's η are other names for the same decision, so they are views of this one policy: `j = κ` (a node reloads every j updates),
-//! `k = S+1` (RLAX counts from the version that the update makes, so that (1, 1) is on-policy), `η` (how many batches of work are handed out
-//! ahead of the current one, by default S-κ).
+//! ECHO-2 bounds the lag of a consumed trajectory by S and publishes every κ updates (§3.2, default
+//! κ = S-1). RLAX's pair (j, k) and AReaL's η are other names for the same decision, so they are
+//! views of this one policy: `j = κ` (a node reloads every j updates), `k = S+1` (RLAX counts from
+//! the version that the update makes, so that (1, 1) is on-policy), `η` (how many batches of work
+//! are handed out ahead of the current one, by default S-κ).
 //!
-//! Why η = S-κ keeps the bound: work is leased only while it will be consumed no later than update i+η, and the newest
-//! published snapshot is then at most κ-1 updates old, so its lag at consumption is at most η+κ-1 = S-1. The remaining one
-//! update is the room that dissemination has. Whatever still comes too late is dropped at batch time.
+//! Why η = S-κ keeps the bound: work is leased only while it will be consumed no later than update
+//! i+η, and the newest published snapshot is then at most κ-1 updates old, so its lag at
+//! consumption is at most η+κ-1 = S-1. The remaining one update is the room that dissemination has.
+//! Whatever still comes too late is dropped at batch time.
 //!
 //! | [`StalenessMode`] | S | κ | η | what it is like |
 //! |---|---|---|---|---|
@@ -24,7 +26,8 @@ pub use pipeline::Pipeline;
 /// S and η of a policy without a bound.
 const UNBOUNDED: u64 = u64::MAX;
 
-/// How old a trajectory may be when it is trained on, how often snapshots are published, and how far ahead work is handed out.
+/// How old a trajectory may be when it is trained on, how often snapshots are published, and how
+/// far ahead work is handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Numbers", into = "Numbers")]
 pub struct Staleness {
@@ -55,12 +58,13 @@ pub enum BatchOrder {
     /// Those with the oldest tokens: little becomes too old while it waits (AReaL §5.1).
     #[default]
     OldestFirst,
-    /// Those with the newest tokens: batches are fresh, and where more is generated than trained on, what is passed over grows too old
-    /// and is dropped (RLAX §3.2).
+    /// Those with the newest tokens: batches are fresh, and where more is generated than trained
+    /// on, what is passed over grows too old and is dropped (RLAX §3.2).
     NewestFirst,
 }
 
-/// The unchecked form that travels. What is as it is by default is left out, as in the charters of earlier releases.
+/// The unchecked form that travels. What is as it is by default is left out, as in the
+/// charters of earlier releases.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Numbers {
     budget: u64,
@@ -99,7 +103,8 @@ pub enum StalenessError {
 }
 
 impl Staleness {
-    /// A policy with budget S = `budget` and period κ = `period`, by default S-1 (1 for S below 2). S = 0 is on-policy.
+    /// A policy with budget S = `budget` and period κ = `period`, by default S-1 (1 for S below 2).
+    /// S = 0 is on-policy.
     pub fn new(budget: u64, period: Option<u64>) -> Result<Self, StalenessError> {
         let period = period.unwrap_or(budget.saturating_sub(1).max(1));
         if period == 0 || period > budget.saturating_add(1) {
@@ -124,7 +129,8 @@ impl Staleness {
         Ok(Self { admission: UNBOUNDED, ..Self::new(UNBOUNDED, Some(period))? })
     }
 
-    /// RLAX's pair: nodes reload every `j` versions, and what is trained on was produced by one of the last `k` versions.
+    /// RLAX's pair: nodes reload every `j` versions, and what is trained on was produced by one of
+    /// the last `k` versions.
     pub fn rlax(j: u64, k: u64) -> Result<Self, StalenessError> {
         Self::new(k.saturating_sub(1), Some(j))
     }
@@ -177,15 +183,17 @@ impl Staleness {
         (self.period, self.budget.saturating_add(1))
     }
 
-    /// Whether a token of version `produced` may be trained on when the batch at `current` is formed: v ≥ v_t - S.
+    /// Whether a token of version `produced` may be trained on when the batch at `current` is
+    /// formed: v ≥ v_t - S.
     pub fn admits(&self, produced: PolicyVersion, current: PolicyVersion) -> bool {
         produced <= current && current.lag_behind(produced) <= self.budget
     }
 
     /// Whether a node that generates under `installed` gets work while the learner is at `current`.
     ///
-    /// Its work comes in when the learner is further, so it has to be fresh enough one update from now. With κ = S+1, on-policy
-    /// above all, that would leave nobody: there the learner waits for this very work, and goes on only when it has come.
+    /// Its work comes in when the learner is further, so it has to be fresh enough one update from
+    /// now. With κ = S+1, on-policy above all, that would leave nobody: there the learner waits for
+    /// this very work, and goes on only when it has come.
     pub fn serves(&self, installed: PolicyVersion, current: PolicyVersion) -> bool {
         let consumed = if self.period > self.budget { current } else { current.next() };
         self.admits(installed, consumed)
@@ -198,9 +206,9 @@ impl Staleness {
 
     /// Further units of work that may be leased at version `current` (AReaL §5.1: ⌊(N_r-1)/B⌋ ≤ i+η).
     ///
-    /// `issued` is N_r: units trained on so far, plus those that wait or are out on lease; `batch` is B, in the same units. On-policy
-    /// that is the rest of the current batch, so that nothing is left over which the next policy could not use; without a bound it is
-    /// without end.
+    /// `issued` is N_r: units trained on so far, plus those that wait or are out on lease; `batch`
+    /// is B, in the same units. On-policy that is the rest of the current batch, so that nothing is
+    /// left over which the next policy could not use; without a bound it is without end.
     pub fn room(&self, current: PolicyVersion, issued: u64, batch: u64) -> u64 {
         let last_allowed = current.0.saturating_add(self.admission).saturating_add(1).saturating_mul(batch);
         last_allowed.saturating_sub(issued)

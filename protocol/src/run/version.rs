@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Number of learner updates that a set of weights has seen (v in the papers). Every token carries the version that produced it.
+/// Number of learner updates that a set of weights has seen (v in the papers). Every token carries
+/// the version that produced it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PolicyVersion(pub u64);

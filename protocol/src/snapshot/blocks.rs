@@ -1,8 +1,10 @@
 //! Groups: the parts of a piece that are verified and forwarded one by one.
 //!
-//! BLAKE3 is a tree. Cutting a piece at multiples of [`GROUP_BYTES`] cuts that tree at one level, so the chaining values of the groups
-//! merge to the piece's content id: whoever has them can verify any group alone, and needs to trust nobody for them. This is the bao
-//! construction with the inner nodes left out; a piece has at most [`MAX_GROUPS`] groups, so its leaves are at most 2 KiB.
+//! BLAKE3 is a tree. Cutting a piece at multiples of [`GROUP_BYTES`] cuts that tree at one
+//! level, so the chaining values of the groups merge to the piece's content id: whoever has
+//! them can verify any group alone, and needs to trust nobody for them. This is the bao
+//! construction with the inner nodes left out; a piece has at most [`MAX_GROUPS`] groups, so
+//! its leaves are at most 2 KiB.
 
 pub use block_set::GroupMask;
 
@@ -10,7 +12,8 @@ use crate::wire::content_id::ContentId;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use std::ops::Range;
 
-/// Length of every group but a piece's last, in bytes. A power of two, as the cuts must be cuts of BLAKE3's own tree.
+/// Length of every group but a piece's last, in bytes. A power of two, as the cuts must be cuts
+/// of BLAKE3's own tree.
 pub const GROUP_BYTES: usize = 64 << 10;
 /// Most groups of a piece: a set of them fits a machine word.
 pub const MAX_GROUPS: usize = 64;

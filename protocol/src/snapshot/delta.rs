@@ -11,8 +11,9 @@
 //! # Ok::<(), echo_protocol::snapshot::delta::DeltaError>(())
 //! ```
 //!
-//! A delta is good for any bytes of any lengths; it is *small* where little-endian numbers moved little. It names neither of the
-//! two chunks: whoever applies it knows both from the manifest, and checks the result against its content id.
+//! A delta is good for any bytes of any lengths; it is *small* where little-endian numbers moved
+//! little. It names neither of the two chunks: whoever applies it knows both from the manifest, and
+//! checks the result against its content id.
 
 mod byte_planes;
 mod change_mask;
@@ -29,12 +30,14 @@ use elements::ElementLayout;
 use encoding::DeltaReader;
 use std::borrow::Cow;
 
-/// A delta is kept only when it is no longer than this share of the chunk, in percent. Beyond, the chunk itself is as good.
+/// A delta is kept only when it is no longer than this share of the chunk, in percent. Beyond, the
+/// chunk itself is as good.
 pub const MAX_PERCENT: usize = 98;
 /// The format's version, in the upper half of the first byte.
 const VERSION: u8 = 1;
 
-/// Bytes of the numbers that a chunk mostly consists of. A hint: it decides how small a delta gets, not whether it is right.
+/// Bytes of the numbers that a chunk mostly consists of. A hint: it decides how small a delta gets,
+/// not whether it is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Width {
     /// One byte, as in text and booleans.
@@ -88,7 +91,8 @@ impl From<TensorType> for Width {
     }
 }
 
-/// The delta that makes `new` of `old`. `None` when the chunk itself is as cheap: above [`MAX_PERCENT`] of its length.
+/// The delta that makes `new` of `old`. `None` when the chunk itself is as cheap: above
+/// [`MAX_PERCENT`] of its length.
 pub fn encode(old: &[u8], new: &[u8], width: Width) -> Option<Vec<u8>> {
     let old = &fitted(old, new.len());
     let layout = ElementLayout::detect(old, new, width);
@@ -101,11 +105,12 @@ pub fn encode(old: &[u8], new: &[u8], width: Width) -> Option<Vec<u8>> {
     (delta.len() * 100 <= new.len() * MAX_PERCENT).then_some(delta)
 }
 
-/// The chunk of `out_len` bytes that `delta` makes of `old`, in place. Allocates what `old` is shorter and a constant, whatever `delta`
-/// says.
+/// The chunk of `out_len` bytes that `delta` makes of `old`, in place. Allocates what `old` is
+/// shorter and a constant, whatever `delta` says.
 ///
 /// # Errors
-/// [`DeltaError`] when `delta` is not well formed. A delta that belongs to another base may go unnoticed: check the content id.
+/// [`DeltaError`] when `delta` is not well formed. A delta that belongs to another base may go
+/// unnoticed: check the content id.
 pub fn apply(old: Vec<u8>, delta: &[u8], out_len: usize) -> Result<Vec<u8>, DeltaError> {
     let mut reader = DeltaReader::new(delta);
     let kind = kind_of(reader.byte()?)?;

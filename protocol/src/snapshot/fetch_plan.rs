@@ -1,8 +1,9 @@
 //! Which pieces to fetch for a version, given what is on disk.
 //!
-//! A chunk can be had in three ways: it is here already; it is fetched whole; or it is made from an older chunk at the same place and a
-//! delta, where the older chunk can itself be made so, through as many versions as there are manifests. The cheapest way is taken, in
-//! bytes to be fetched. Pure: the caller looks at the disk.
+//! A chunk can be had in three ways: it is here already; it is fetched whole; or it is made from an
+//! older chunk at the same place and a delta, where the older chunk can itself be made so, through
+//! as many versions as there are manifests. The cheapest way is taken, in bytes to be fetched.
+//! Pure: the caller looks at the disk.
 
 use crate::run::version::PolicyVersion;
 use crate::snapshot::manifest::{Manifest, Piece, PieceIndex};
@@ -37,8 +38,8 @@ pub struct BuildStep {
 }
 
 impl FetchPlan {
-    /// The cheapest way to the newest of `manifests` (validated; newest first), when `held` says which chunks and deltas are on disk.
-    /// Without manifests there is nothing to do.
+    /// The cheapest way to the newest of `manifests` (validated; newest first), when `held` says
+    /// which chunks and deltas are on disk. Without manifests there is nothing to do.
     pub fn of(manifests: &[Arc<Manifest>], mut held: impl FnMut(&ContentId) -> bool) -> Self {
         let mut recipe = Self::default();
         let Some(newest) = manifests.first() else { return recipe };
@@ -76,8 +77,8 @@ struct Path {
     bytes: u64,
 }
 
-/// The chain of deltas that ends in the chunk `id` at `index`. `manifests` is searched from its newest on; each link goes to an
-/// older version, so chains end.
+/// The chain of deltas that ends in the chunk `id` at `index`. `manifests` is searched from its
+/// newest on; each link goes to an older version, so chains end.
 fn path(
     manifests: &[Arc<Manifest>],
     index: ChunkIndex,
@@ -87,7 +88,8 @@ fn path(
     if held(&id) {
         return Some(Path { steps: Vec::new(), bytes: 0 });
     }
-    // The first manifest that has this chunk with a delta. Later ones, which share the chunk, name no delta for it.
+    // The first manifest that has this chunk with a delta. Later ones, which share the chunk, name
+    // no delta for it.
     let at = manifests.iter().position(|m| m.chunk_id(index) == Some(id) && m.delta(index).is_some())?;
     let manifest = &manifests[at];
     let entry = manifest.delta(index)?;

@@ -1,10 +1,12 @@
 //! Snapshots: a signed manifest, and chunks named by their content.
 //!
-//! A snapshot is one run of bytes: companion files first (a tokenizer, say; they rarely change, so their chunks keep their names
-//! from version to version), then the tensors in the model's canonical order, cut into chunks of equal size.
+//! A snapshot is one run of bytes: companion files first (a tokenizer, say; they rarely change, so
+//! their chunks keep their names from version to version), then the tensors in the model's
+//! canonical order, cut into chunks of equal size.
 //!
-//! A manifest may also name deltas: how to make a chunk out of another one, which receivers of an older version hold. Chunks and
-//! deltas together are the *pieces* of a snapshot, which is what travels.
+//! A manifest may also name deltas: how to make a chunk out of another one, which receivers
+//! of an older version hold. Chunks and deltas together are the *pieces* of a snapshot,
+//! which is what travels.
 
 mod piece;
 
@@ -20,7 +22,8 @@ use crate::wire::signed::Signable;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Longest encoded manifest, in bytes. The largest snapshot with a delta for every chunk leaves 300 KiB to the tensor table.
+/// Longest encoded manifest, in bytes. The largest snapshot with a delta for every chunk leaves 300
+/// KiB to the tensor table.
 pub const MAX_MANIFEST_BYTES: usize = 2 << 20;
 /// Most chunks of a snapshot: 64 GiB in chunks of 4 MiB.
 pub const MAX_CHUNKS: usize = 16 << 10;
@@ -78,7 +81,8 @@ pub struct Manifest {
     pub chunk_bytes: u32,
     /// Names of the chunks, in order.
     pub chunks: Vec<ContentId>,
-    /// For each chunk its delta, if it has one: a chunk that did not change has none and needs none. Empty in a key frame.
+    /// For each chunk its delta, if it has one: a chunk that did not change has none and needs
+    /// none. Empty in a key frame.
     pub deltas: Vec<Option<DeltaEntry>>,
 }
 

@@ -22,8 +22,8 @@ pub enum Written {
 }
 
 impl ChunkStore {
-    /// Which groups of a piece are here. Whole pieces are not read for it; a partial one of an earlier process is verified.
-    /// What the disk refuses to show is not here.
+    /// Which groups of a piece are here. Whole pieces are not read for it; a partial one of an
+    /// earlier process is verified. What the disk refuses to show is not here.
     pub fn held(&self, piece: &Piece) -> GroupMask {
         let whole = || GroupMask::all(piece.groups());
         if std::fs::metadata(self.path(&piece.id)).is_ok_and(|about| about.len() == piece.length) {
@@ -53,10 +53,12 @@ impl ChunkStore {
         piece.groups() > 1 && matches!(self.shelf().find(piece), Ok(FoundPiece::Nothing) | Err(_))
     }
 
-    /// Takes the tree of a piece whose groups are about to come. Does nothing when one is known, or none needed.
+    /// Takes the tree of a piece whose groups are about to come. Does nothing when one is
+    /// known, or none needed.
     ///
     /// # Errors
-    /// [`ChunkStoreError::Mismatch`] when it is the tree of another piece; [`ChunkStoreError::Crowded`]; [`ChunkStoreError::Io`].
+    /// [`ChunkStoreError::Mismatch`] when it is the tree of another piece;
+    /// [`ChunkStoreError::Crowded`]; [`ChunkStoreError::Io`].
     pub fn begin(&self, piece: &Piece, tree: GroupTree) -> Result<(), ChunkStoreError> {
         if piece.groups() == 1 { Ok(()) } else { self.shelf().begin(piece, tree) }
     }
@@ -64,7 +66,8 @@ impl ChunkStore {
     /// The tree of a piece, for those who fetch it from here.
     ///
     /// # Errors
-    /// [`ChunkStoreError::Missing`] when nothing of the piece is here; [`ChunkStoreError::Damaged`]; [`ChunkStoreError::Io`].
+    /// [`ChunkStoreError::Missing`] when nothing of the piece is here;
+    /// [`ChunkStoreError::Damaged`]; [`ChunkStoreError::Io`].
     pub fn tree(&self, piece: &Piece) -> Result<Arc<GroupTree>, ChunkStoreError> {
         let found = self.shelf().find(piece)?;
         match found {
@@ -77,8 +80,8 @@ impl ChunkStore {
     /// Verifies and keeps a group.
     ///
     /// # Errors
-    /// [`ChunkStoreError::Mismatch`] when the bytes are not that group: whoever sent them is rotten. [`ChunkStoreError::NoTree`];
-    /// [`ChunkStoreError::Io`] when the disk fails or is full.
+    /// [`ChunkStoreError::Mismatch`] when the bytes are not that group: whoever sent them is
+    /// rotten. [`ChunkStoreError::NoTree`]; [`ChunkStoreError::Io`] when the disk fails or is full.
     pub fn write_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, ChunkStoreError> {
         if piece.groups() == 1 {
             return self.write_only_group(piece, group, bytes);
@@ -112,8 +115,8 @@ impl ChunkStore {
         Ok(Written::Whole)
     }
 
-    /// A group that can be had without waiting for the disk: it was written a moment ago, or the system holds its part of the file in
-    /// memory, and it is verified now. `None` for all others.
+    /// A group that can be had without waiting for the disk: it was written a moment ago, or the
+    /// system holds its part of the file in memory, and it is verified now. `None` for all others.
     pub fn at_hand(&self, piece: &Piece, group: u32) -> Option<Bytes> {
         if let Some(bytes) = self.remembered(piece, group) {
             return Some(bytes);
@@ -133,8 +136,8 @@ impl ChunkStore {
     /// A group's bytes: from memory, where they have been verified, or from disk, and then verified now.
     ///
     /// # Errors
-    /// [`ChunkStoreError::Missing`]; [`ChunkStoreError::Damaged`] when the disk has altered it: the whole piece has been deleted;
-    /// [`ChunkStoreError::Io`] when the file cannot be read.
+    /// [`ChunkStoreError::Missing`]; [`ChunkStoreError::Damaged`] when the disk has altered it: the
+    /// whole piece has been deleted; [`ChunkStoreError::Io`] when the file cannot be read.
     pub fn read_group(&self, piece: &Piece, group: u32) -> Result<Bytes, ChunkStoreError> {
         if let Some(bytes) = self.remembered(piece, group) {
             return Ok(bytes);
@@ -163,8 +166,8 @@ impl ChunkStore {
         Err(self.damaged(&piece.id))
     }
 
-    /// The tree of a whole piece that this process has not written: its bytes are read and verified against its name. Whoever comes
-    /// while somebody is at it waits and takes that tree.
+    /// The tree of a whole piece that this process has not written: its bytes are read and verified
+    /// against its name. Whoever comes while somebody is at it waits and takes that tree.
     fn rebuild_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, ChunkStoreError> {
         if piece.length > crate::snapshot::blocks::MAX_PIECE_BYTES {
             return Err(ChunkStoreError::Missing { id: piece.id });

@@ -1,5 +1,5 @@
-//! Buffers for groups, used again and again: a new one would have to be filled with zeros before a group is read into it, which
-//! takes as long as copying the group once more.
+//! Buffers for groups, used again and again: a new one would have to be filled with zeros before a
+//! group is read into it, which takes as long as copying the group once more.
 
 use bytes::Bytes;
 use std::sync::{Mutex, MutexGuard, PoisonError};

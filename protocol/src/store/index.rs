@@ -18,8 +18,8 @@ pub(super) const DRAFTS: &str = "drafts";
 pub(super) const PARTIAL: &str = "partial";
 /// Most files of whole pieces that are kept open.
 const MAX_OPEN_FILES: usize = 64;
-/// Group trees of whole pieces kept in memory, in bytes: those of the largest snapshot. Each one missing costs reading and hashing a
-/// whole piece.
+/// Group trees of whole pieces kept in memory, in bytes: those of the largest snapshot. Each one
+/// missing costs reading and hashing a whole piece.
 const MAX_TREE_BYTES: usize = 40 << 20;
 /// What a tree in memory costs beside its leaves, in bytes, roughly.
 const TREE_OVERHEAD: usize = 160;
@@ -37,7 +37,8 @@ pub(super) struct StoreIndex {
     partial: BTreeMap<ContentId, Partial>,
     /// Nothing that these name is deleted.
     pub(super) kept: Vec<Arc<Manifest>>,
-    /// Open [`SnapshotDraft`](super::SnapshotDraft)s. While there is one, nothing is deleted but what is damaged.
+    /// Open [`SnapshotDraft`](super::SnapshotDraft)s. While there is one, nothing is deleted
+    /// but what is damaged.
     pub(super) drafts: usize,
     /// What should have been deleted in the meantime.
     pub(super) postponed: Vec<ContentId>,
@@ -68,8 +69,9 @@ impl StoreIndex {
         }
     }
 
-    /// Looks a piece up, in memory and then on disk. A whole file of another length is not looked at: it may be damaged, and then it is
-    /// replaced, or the piece is told of with a wrong length. A partial one without its tree is deleted.
+    /// Looks a piece up, in memory and then on disk. A whole file of another length is not looked
+    /// at: it may be damaged, and then it is replaced, or the piece is told of with a wrong length.
+    /// A partial one without its tree is deleted.
     pub(super) fn find(&mut self, piece: &Piece) -> Result<FoundPiece, ChunkStoreError> {
         if let Some(Partial { tree, have }) = self.partial.get(&piece.id) {
             if tree.length() != piece.length {
@@ -100,7 +102,8 @@ impl StoreIndex {
         Some((file, tree?))
     }
 
-    /// Takes up a partial piece of an earlier process: what its file holds is verified against the tree behind it.
+    /// Takes up a partial piece of an earlier process: what its file holds is verified against
+    /// the tree behind it.
     fn resume(&mut self, piece: &Piece) -> Result<FoundPiece, ChunkStoreError> {
         let Some(file) = self.open(&piece.id, partial_path, true)? else {
             return Ok(FoundPiece::Nothing);
@@ -153,7 +156,8 @@ impl StoreIndex {
         Ok(())
     }
 
-    /// Notes a group that has been written to the partial file with this `tree`; true when the piece is whole by it.
+    /// Notes a group that has been written to the partial file with this `tree`; true when the
+    /// piece is whole by it.
     pub(super) fn note(
         &mut self,
         piece: &Piece,
@@ -251,7 +255,8 @@ impl StoreIndex {
     }
 }
 
-/// Whether a partial file holds all of its piece and nothing else: a process was killed between taking the tree away and naming the file.
+/// Whether a partial file holds all of its piece and nothing else: a process was killed between
+/// taking the tree away and naming the file.
 fn is_whole(file: &File, piece: &Piece) -> bool {
     let same_length = file.metadata().is_ok_and(|about| about.len() == piece.length);
     if !same_length || piece.length > MAX_PIECE_BYTES {

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io;
 
-/// What systems say when a disk has lost what was written: EIO, ENODATA, EBADMSG and EUCLEAN of Linux, EIO of other Unixes, and
-/// `ERROR_CRC`, `ERROR_IO_DEVICE`, `ERROR_DISK_CORRUPT`.
+/// What systems say when a disk has lost what was written: EIO, ENODATA, EBADMSG and EUCLEAN of
+/// Linux, EIO of other Unixes, and `ERROR_CRC`, `ERROR_IO_DEVICE`, `ERROR_DISK_CORRUPT`.
 const LOST: &[i32] = if cfg!(windows) { &[23, 1117, 1393] } else { &[5, 61, 74, 117] };
 
 /// Whether reading failed because the bytes are gone for good, or were never there.
@@ -23,7 +23,8 @@ pub(super) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
-/// Fills `bytes` with what the system holds of the file in memory; false when it would have to wait for the disk, or cannot tell.
+/// Fills `bytes` with what the system holds of the file in memory; false when it would have to wait
+/// for the disk, or cannot tell.
 #[cfg(target_os = "linux")]
 pub(super) fn read_cached_at(file: &File, bytes: &mut [u8], offset: u64) -> bool {
     let wanted = bytes.len();

@@ -1,8 +1,9 @@
 //! What is kept, and what is deleted.
 //!
-//! A manifest that is kept protects what it names. Protection and deletion go through the store's lock, so whoever keeps a manifest
-//! first and looks for its pieces then can rely on what it finds. A publisher cannot name what it is about to write; it opens a
-//! [`SnapshotDraft`], during which nothing is deleted.
+//! A manifest that is kept protects what it names. Protection and deletion go through the store's
+//! lock, so whoever keeps a manifest first and looks for its pieces then can rely on what it
+//! finds. A publisher cannot name what it is about to write; it opens a [`SnapshotDraft`], during
+//! which nothing is deleted.
 
 use super::index::PARTIAL;
 use super::{ChunkStore, ChunkStoreError, io_error};
@@ -20,12 +21,14 @@ const BATCH: usize = 64;
 pub struct SnapshotDraft<'a>(&'a ChunkStore);
 
 impl ChunkStore {
-    /// From now on nothing that `manifest` names is deleted, until it has been discarded as often as it was kept.
+    /// From now on nothing that `manifest` names is deleted, until it has been discarded as often
+    /// as it was kept.
     pub fn keep(&self, manifest: &Arc<Manifest>) {
         self.shelf().kept.push(manifest.clone());
     }
 
-    /// Takes back one [`ChunkStore::keep`] and deletes what no other kept manifest names. Returns how many pieces were deleted.
+    /// Takes back one [`ChunkStore::keep`] and deletes what no other kept manifest names. Returns
+    /// how many pieces were deleted.
     ///
     /// # Errors
     /// [`ChunkStoreError::Io`]; what could not be deleted stays until the next [`ChunkStore::sweep`].

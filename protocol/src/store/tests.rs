@@ -133,7 +133,8 @@ fn a_delta_makes_the_chunk_that_it_was_made_for_and_no_other() {
         matches!(store.apply(&noise, &base, &other, length), Err(ChunkStoreError::Delta { id, .. }) if id == noise.id)
     );
 
-    // Of a damaged base something else comes out, or nothing at all; either way it is the base that is named and deleted.
+    // Of a damaged base something else comes out, or nothing at all; either way it is the base that
+    // is named and deleted.
     for (blob, target) in [(&delta, &target), (&noise, &other)] {
         store.write(&base, &old).unwrap();
         fs::write(store.path(&base), vec![1; old.len()]).unwrap();

@@ -80,12 +80,14 @@ impl SnapshotCutter {
         Ok(())
     }
 
-    /// The last, shorter chunk; empty when the snapshot ends with a whole one. Call it once, behind the last item.
+    /// The last, shorter chunk; empty when the snapshot ends with a whole one. Call it once,
+    /// behind the last item.
     pub fn last_chunk(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.pending)
     }
 
-    /// Describes what was cut: `chunks` are the names of all chunks in order; `base` and `deltas` as in the manifest.
+    /// Describes what was cut: `chunks` are the names of all chunks in order; `base` and `deltas`
+    /// as in the manifest.
     ///
     /// # Errors
     /// [`ManifestError`] when the items exceed a limit or contradict themselves.
@@ -110,7 +112,8 @@ impl SnapshotCutter {
 /// and one chunk at a time. The caller keeps the manifest ([`ChunkStore::keep`]).
 ///
 /// # Errors
-/// [`ChunkStoreError::Io`] when the disk fails, [`ChunkStoreError::Manifest`] when the items exceed a limit or contradict themselves.
+/// [`ChunkStoreError::Io`] when the disk fails, [`ChunkStoreError::Manifest`] when the items exceed
+/// a limit or contradict themselves.
 pub fn write_snapshot(
     store: &ChunkStore,
     run: RunId,

@@ -1,7 +1,8 @@
 //! Size-capped CBOR: the one place that knows `serde_cbor`.
 //!
-//! Every message is refused by length before it is looked at, nesting is bounded by the decoder, and bytes behind the
-//! value are an error. Tests decode what this encodes with `ciborium`, so that the archived crate can be replaced here.
+//! Every message is refused by length before it is looked at, nesting is bounded by the decoder,
+//! and bytes behind the value are an error. Tests decode what this encodes with `ciborium`, so that
+//! the archived crate can be replaced here.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -81,7 +82,8 @@ mod tests {
         let mut bytes = vec![0x81; 10_000];
         bytes.push(0x00);
         assert!(matches!(decode::<serde_cbor::Value>(&bytes, 1 << 20), Err(CodecError::Malformed(_))));
-        // As the value of a field that the type does not know: skipping must not recurse without bound either.
+        // As the value of a field that the type does not know: skipping must not
+        // recurse without bound either.
         let mut hidden = vec![0xa1, 0x61, b'z'];
         hidden.extend_from_slice(&bytes);
         assert!(matches!(decode::<Sample>(&hidden, 1 << 20), Err(CodecError::Malformed(_))));

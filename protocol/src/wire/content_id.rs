@@ -54,8 +54,8 @@ impl fmt::Debug for ContentId {
 #[serde(transparent)]
 pub struct ChunkIndex(pub u32);
 
-/// 32 bytes that travel as one CBOR byte string of 34 bytes instead of an array of numbers, and are written as 64 hexadecimal digits in
-/// forms that people read.
+/// 32 bytes that travel as one CBOR byte string of 34 bytes instead of an array of numbers, and are
+/// written as 64 hexadecimal digits in forms that people read.
 pub(crate) struct Bytes32([u8; 32]);
 
 impl Serialize for Bytes32 {

@@ -79,7 +79,8 @@ impl PublicKey {
         Some(Self(bytes))
     }
 
-    /// Whether this key made `signature` over `message` (strict: no small-order keys, no malleable signatures).
+    /// Whether this key made `signature` over `message` (strict: no small-order
+    /// keys, no malleable signatures).
     pub fn verifies(&self, message: &[u8], signature: &Signature) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(&signature.to_bytes());
         VerifyingKey::from_bytes(&self.0).is_ok_and(|key| key.verify_strict(message, &signature).is_ok())

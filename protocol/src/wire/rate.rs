@@ -19,14 +19,16 @@ const UNITS: [(&str, f64); 12] = [
     ("mbit", 125e3),
     ("gbit", 125e6),
 ];
-/// The largest rate that can be written: 1 TB/s is no link that anybody has, and stays exact in floating point.
+/// The largest rate that can be written: 1 TB/s is no link that anybody has, and stays
+/// exact in floating point.
 const MAX: f64 = 1e12;
 
 /// A rate of data in bytes per second.
 ///
-/// Written with a unit of bits (`40mbit`, `40mbit/s`) or bytes (`5MB/s`, `5MiB`); a bare number counts bytes. Bits are spelled out, bytes have a
-/// capital B, and other capitals do not matter: a small `b` alone is refused, since who writes `40mb` for a link of 40 Mbit/s would get
-/// a cap eight times as wide. Messages between peers carry the bare number.
+/// Written with a unit of bits (`40mbit`, `40mbit/s`) or bytes (`5MB/s`, `5MiB`); a bare number
+/// counts bytes. Bits are spelled out, bytes have a capital B, and other capitals do not matter: a
+/// small `b` alone is refused, since who writes `40mb` for a link of 40 Mbit/s would get a cap
+/// eight times as wide. Messages between peers carry the bare number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BytesPerSec(pub u64);
 

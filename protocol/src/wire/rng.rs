@@ -1,8 +1,9 @@
 //! Draws that are the same on every platform and for ever.
 //!
-//! Prompts, held-out orders and task choices are derived, never sent: the learner and every volunteer must draw the
-//! same numbers from the same seed. So the generator is part of the protocol and is specified here: the bytes of
-//! `BLAKE3-XOF(key = seed, input = "")`, read as little-endian `u64`s, and rejection sampling for ranges.
+//! Prompts, held-out orders and task choices are derived, never sent: the learner and every
+//! volunteer must draw the same numbers from the same seed. So the generator is part of the
+//! protocol and is specified here: the bytes of `BLAKE3-XOF(key = seed, input = "")`, read as
+//! little-endian `u64`s, and rejection sampling for ranges.
 
 /// A stream of deterministic draws from a 32-byte seed.
 pub struct Draws {

@@ -1,8 +1,9 @@
 //! Signatures over bytes as received.
 //!
-//! A [`Signed`] value carries the encoded body, never the decoded one: what was signed is what is verified, and what is
-//! forwarded is what was received. The signature covers `CONTEXT ‖ 0x00 ‖ BLAKE3(body)`; the context keeps a signature made
-//! for one kind of message from being presented as another kind.
+//! A [`Signed`] value carries the encoded body, never the decoded one: what was signed is what is
+//! verified, and what is forwarded is what was received. The signature covers
+//! `CONTEXT ‖ 0x00 ‖ BLAKE3(body)`; the context keeps a signature made for one kind of message from
+//! being presented as another kind.
 
 use crate::wire::codec;
 use crate::wire::codec::CodecError;

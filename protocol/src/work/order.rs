@@ -1,7 +1,9 @@
 //! Work orders: everything about a piece of work, derived from the run and a counter.
 //!
-//! A node chooses neither its prompts nor its randomness: the order's task, its prompt's seed and its sampler's seed all follow from
-//! `BLAKE3-derive_key("echo work order 1", run ‖ purpose ‖ counter)`, so the learner re-derives what it handed out and compares.
+//! A node chooses neither its prompts nor its randomness: the order's task, its prompt's seed and
+//! its sampler's seed all follow from
+//! `BLAKE3-derive_key("echo work order 1", run ‖ purpose ‖ counter)`, so the learner re-derives
+//! what it handed out and compares.
 
 use crate::run::charter::RunId;
 use crate::wire::rng::Draws;

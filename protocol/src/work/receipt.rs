@@ -1,7 +1,8 @@
 //! Receipts: the learner's signed word that it accepted a node's group.
 //!
-//! A receipt is made durable with the group that it is about, and goes to the node with the answer. Numbers of receipts count the accepted
-//! groups of one node from a multiple of 2³², so whoever holds them all can show it, and a missing one shows.
+//! A receipt is made durable with the group that it is about, and goes to the node with the answer.
+//! Numbers of receipts count the accepted groups of one node from a multiple of 2³², so whoever
+//! holds them all can show it, and a missing one shows.
 
 mod account;
 
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 pub use account::{Account, MAX_FINDINGS, MAX_RECEIPTS, ReceiptFinding};
 
-/// Numbers of receipts begin at a multiple of this, and at a later one when the learner has lost its database or forgotten the node: nobody
-/// knows which it gave before.
+/// Numbers of receipts begin at a multiple of this, and at a later one when the learner has lost
+/// its database or forgotten the node: nobody knows which it gave before.
 pub const SEQUENCE_STRETCH: u64 = 1 << 32;
 
 /// The learner accepted this group of this node.

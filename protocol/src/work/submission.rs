@@ -26,7 +26,8 @@ pub struct Answer {
 /// What became of a submitted group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Durable at the learner: it will be trained on, or dropped with a recorded reason. The node may forget it.
+    /// Durable at the learner: it will be trained on, or dropped with a recorded reason. The
+    /// node may forget it.
     Accepted,
     /// Will never be accepted; sending it again is pointless.
     Refused {
@@ -35,7 +36,8 @@ pub enum Outcome {
         /// Details for the node's owner.
         detail: String,
     },
-    /// The learner could not decide now (a full disk, say). Nothing is held against the node; it sends again later.
+    /// The learner could not decide now (a full disk, say). Nothing is held against the node;
+    /// it sends again later.
     Retry,
 }
 
@@ -53,8 +55,9 @@ pub enum RefuseReason {
     Identity,
     /// Belongs to another run.
     Run,
-    /// Lengths, ranges, versions or what is declared contradict each other or the charter. Or, which is nobody's lie, the learner does not take a declared
-    /// precision any more that the charter lists.
+    /// Lengths, ranges, versions or what is declared contradict each other or the charter.
+    /// Or, which is nobody's lie, the learner does not take a declared precision any more
+    /// that the charter lists.
     Schema,
     /// The node holds no such lease.
     Lease,
@@ -64,16 +67,20 @@ pub enum RefuseReason {
     UnknownVersion,
     /// Older than the staleness budget allows.
     Stale,
-    /// The response breaks a rule of its task: wrong termination, no text. Or, which is nobody's lie, its task cannot judge it.
+    /// The response breaks a rule of its task: wrong termination, no text. Or, which is nobody's
+    /// lie, its task cannot judge it.
     TaskRules,
     /// The reward is not what the response earns.
     Reward,
-    /// The tokens are not those that the policy and the order's randomness give, or their log-probabilities are not the policy's. Or, which is nobody's
-    /// lie, they were computed in a way that the learner cannot audit.
+    /// The tokens are not those that the policy and the order's randomness give, or their
+    /// log-probabilities are not the policy's. Or, which is nobody's lie, they were computed in a
+    /// way that the learner cannot audit.
     Sampling,
-    /// A verifier vouched for a lie, or called the truth one. Stands in records only: no group is refused for it.
+    /// A verifier vouched for a lie, or called the truth one. Stands in records only: no group
+    /// is refused for it.
     FalseVerdict,
-    /// The node, or its network, has lied too often and is not heard for some time. The detail says until when.
+    /// The node, or its network, has lied too often and is not heard for some time. The
+    /// detail says until when.
     Suspended,
     /// The node is not heard any more, until the run's operator pardons it.
     Banned,
@@ -85,8 +92,9 @@ impl Answer {
         Self { counter, outcome, receipt: None }
     }
 
-    /// The same for a node that speaks version 1, which knows neither receipts nor suspensions nor the audit. Who is not heard holds no lease, so this is
-    /// what it is told; the detail says the rest.
+    /// The same for a node that speaks version 1, which knows neither receipts nor
+    /// suspensions nor the audit. Who is not heard holds no lease, so this is what it is
+    /// told; the detail says the rest.
     #[must_use]
     pub fn in_version_1(self) -> Self {
         let outcome = match self.outcome {

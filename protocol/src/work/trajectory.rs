@@ -1,7 +1,8 @@
 //! Trajectories τ = (x, y, r, v, Ω) and the groups they travel in.
 //!
-//! x, the prompt, is not sent: it follows from the group's order number ([`crate::work::order`]), so a node cannot choose it. The G
-//! trajectories of an order are one signed message, because the group is the unit of advantage and is accepted whole or not at all.
+//! x, the prompt, is not sent: it follows from the group's order number ([`crate::work::order`]),
+//! so a node cannot choose it. The G trajectories of an order are one signed message, because the
+//! group is the unit of advantage and is accepted whole or not at all.
 
 use crate::run::charter::{Charter, RunId, Takeover};
 use crate::run::precision::{Caches, PrecisionName};
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Longest encoded group, in bytes: [`MAX_GROUP_TOKENS`](crate::run::charter::MAX_GROUP_TOKENS) of 5 bytes for the id and 5 for each of two log-probs, and Ω.
+/// Longest encoded group, in bytes: [`MAX_GROUP_TOKENS`](crate::run::charter::MAX_GROUP_TOKENS) of
+/// 5 bytes for the id and 5 for each of two log-probs, and Ω.
 pub const MAX_GROUP_BYTES: usize = 8 << 20;
 /// Most entries of one Ω.
 pub const MAX_OMEGA_ENTRIES: usize = 16;
@@ -51,25 +53,28 @@ pub type Omega = BTreeMap<String, MetaValue>;
 
 /// One response to an order's prompt: all that the policy said, in one turn or several.
 ///
-/// What the environment said in between is not sent: like the prompt, it follows from the order, and from what the policy said.
+/// What the environment said in between is not sent: like the prompt, it follows from the order,
+/// and from what the policy said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trajectory {
     /// y: token ids, all turns one after the other, each with the end token when the policy produced it.
     pub response: Vec<u32>,
-    /// How many tokens of `response` each turn has, at most [`MAX_TURNS`] of them; empty when it is all one turn.
+    /// How many tokens of `response` each turn has, at most [`MAX_TURNS`] of them; empty when it
+    /// is all one turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<u32>,
     /// Log-probability of each token of `response` under the distribution that it was sampled from.
     pub logprobs: Vec<f32>,
-    /// The same at temperature 1, without truncation. Empty where these are the same numbers ([`Sampling::is_raw`](crate::run::charter::Sampling::is_raw)), and
-    /// from who does not tell.
+    /// The same at temperature 1, without truncation. Empty where these are the same numbers
+    /// ([`Sampling::is_raw`](crate::run::charter::Sampling::is_raw)), and from who does not tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raw_logprobs: Vec<f32>,
     /// v: which version produced each token, in order; the spans' lengths add up to the response's.
     pub versions: Vec<VersionSpan>,
     /// r, in [0, 1].
     pub reward: f32,
-    /// Whether the policy came to the end itself; otherwise it was cut at the longest length, which all turns share.
+    /// Whether the policy came to the end itself; otherwise it was cut at the longest length,
+    /// which all turns share.
     pub stopped: bool,
     /// Ω: what the task says besides, at most [`MAX_OMEGA_ENTRIES`] entries.
     pub omega: Omega,
@@ -94,8 +99,9 @@ pub struct TrajectoryGroup {
     /// What became of caches where the tokens are of several versions.
     #[serde(default, skip_serializing_if = "Caches::is_default")]
     pub caches: Caches,
-    /// Where caches were kept: before which tokens of each response they were computed anew all the same, under the version of that token, though they
-    /// held another's work. Positions count the policy's own tokens, and grow.
+    /// Where caches were kept: before which tokens of each response they were computed anew all the
+    /// same, under the version of that token, though they held another's work. Positions count the
+    /// policy's own tokens, and grow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recomputed: Vec<u32>,
 }
@@ -165,7 +171,8 @@ pub struct Form {
     pub precisions: Vec<PrecisionName>,
     /// Whether caches may be kept when a newer version takes over.
     pub keeps_caches: bool,
-    /// Whether tokens are drawn from the policy's own distribution, so that there are no other log-probs of them.
+    /// Whether tokens are drawn from the policy's own distribution, so that there are no
+    /// other log-probs of them.
     pub is_raw: bool,
 }
 
@@ -211,7 +218,8 @@ impl TrajectoryGroup {
         }
     }
 
-    /// Positions are those of tokens, each said once, and a change of version is left at which something was kept.
+    /// Positions are those of tokens, each said once, and a change of version is left at
+    /// which something was kept.
     fn check_recomputed(&self) -> Result<(), SchemaError> {
         let longest = self.trajectories.iter().map(|t| t.response.len()).max().unwrap_or(0);
         let grow = self.recomputed.is_sorted_by(|a, b| a < b);
@@ -227,9 +235,10 @@ impl TrajectoryGroup {
         }
     }
 
-    /// All responses of an order are generated together: each that is not over gets one token of its own at a time, whatever it hears in
-    /// between, so a newer version takes over behind the same number of tokens in each. Who could choose that for every response by itself
-    /// would have many to choose from, all of them rightly drawn.
+    /// All responses of an order are generated together: each that is not over gets one token of
+    /// its own at a time, whatever it hears in between, so a newer version takes over behind the
+    /// same number of tokens in each. Who could choose that for every response by itself would have
+    /// many to choose from, all of them rightly drawn.
     fn check_schedule(&self) -> Result<(), SchemaError> {
         let longest = self.trajectories.iter().max_by_key(|t| t.response.len());
         let differs = |t: &Trajectory| {

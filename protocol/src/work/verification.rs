@@ -1,7 +1,10 @@
-//! Checks by volunteers: the learner sends a verifier the groups of others, and the verifier says what it thinks of them.
+//! Checks by volunteers: the learner sends a verifier the groups of others, and the verifier says
+//! what it thinks of them.
 //!
-//! The verifier opens the stream ([`CHECKS`](crate::net::protocol_names::CHECKS)) and sends [`VerifierMessage`]s: first an [`Offer`], another whenever what it can check
-//! changes, and a signed [`Report`] on each group. What it receives are signed groups as they were delivered, each a frame.
+//! The verifier opens the stream ([`CHECKS`](crate::net::protocol_names::CHECKS)) and sends
+//! [`VerifierMessage`]s: first an [`Offer`], another whenever what it can check changes, and
+//! a signed [`Report`] on each group. What it receives are signed groups as they were
+//! delivered, each a frame.
 
 use crate::run::charter::RunId;
 use crate::run::version::PolicyVersion;

@@ -60,8 +60,8 @@ pub enum MountSource<'a> {
     Open(&'a File),
 }
 
-/// A file put into [`WORK`] before the program starts. The program may change it. What is large and the same for
-/// many runs is better mounted.
+/// A file put into [`WORK`] before the program starts. The program may change it. What is large and
+/// the same for many runs is better mounted.
 #[derive(Debug, Clone, Copy)]
 pub struct Placed<'a> {
     /// A relative path of plain names; directories on the way are made.

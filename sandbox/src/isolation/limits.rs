@@ -12,8 +12,8 @@ pub struct RunLimits {
     pub cpu: Duration,
     /// Time on the clock, from the start of the program.
     pub wall: Duration,
-    /// Bytes of memory: anonymous, tmpfs, page tables and swap together. Where only resource limits enforce it
-    /// ([`super::IsolationReport::memory`]), bytes of address space of each process.
+    /// Bytes of memory: anonymous, tmpfs, page tables and swap together. Where only resource limits
+    /// enforce it ([`super::IsolationReport::memory`]), bytes of address space of each process.
     pub memory: u64,
     /// Processes and threads at one time.
     pub processes: u32,

@@ -1,9 +1,9 @@
 //! Isolation on Linux.
 //!
-//! [`IsolationHost`] has a pool of [`zygote_client::ZygoteSlot`]s. Each speaks with a [`zygote`], a small process
-//! that forks one run at a time. [`supervisor`] follows the run from the host's side. It reads the
-//! counters of a control group ([`cgroups`]) or, where there is none, of the process tree
-//! ([`process_tree`]). [`collect`] reads the files that the program left.
+//! [`IsolationHost`] has a pool of [`zygote_client::ZygoteSlot`]s. Each speaks with a [`zygote`], a
+//! small process that forks one run at a time. [`supervisor`] follows the run from the host's side.
+//! It reads the counters of a control group ([`cgroups`]) or, where there is none, of the process
+//! tree ([`process_tree`]). [`collect`] reads the files that the program left.
 
 mod bytes;
 mod cgroups;

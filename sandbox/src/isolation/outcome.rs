@@ -38,13 +38,13 @@ pub enum End {
 /// What a run used, its whole process tree together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time, user and system. Where a control group counts it, with the millisecond or two that it takes
-    /// to build the run.
+    /// Processor time, user and system. Where a control group counts it, with the millisecond or
+    /// two that it takes to build the run.
     pub cpu: Duration,
     /// Time on the clock from the start of the program to its end.
     pub wall: Duration,
-    /// The most bytes of memory at one time: of the tree where a control group counts them, with the cache of files
-    /// that it was the first to read, else of its largest process.
+    /// The most bytes of memory at one time: of the tree where a control group counts them, with
+    /// the cache of files that it was the first to read, else of its largest process.
     pub memory_peak: u64,
 }
 

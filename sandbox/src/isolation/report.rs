@@ -8,12 +8,13 @@ use serde::Serialize;
 /// What the sandbox asks of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirements {
-    /// Directories and files of the host that every job sees read-only at the same place. Those that do not exist are
-    /// left out; symbolic links stay links.
+    /// Directories and files of the host that every job sees read-only at the same place. Those
+    /// that do not exist are left out; symbolic links stay links.
     pub system: Vec<PathBuf>,
-    /// Whether resource limits of each process suffice where no control group can be used. They do not bound a
-    /// tree of processes together: the wall clock and [`super::RunLimits::processes`] times the limit of one process do.
-    /// Where it is true, a control group that does not count swap suffices as well.
+    /// Whether resource limits of each process suffice where no control group can be used. They do
+    /// not bound a tree of processes together: the wall clock and [`super::RunLimits::processes`]
+    /// times the limit of one process do. Where it is true, a control group that does not count
+    /// swap suffices as well.
     pub rlimits_suffice: bool,
 }
 
@@ -54,7 +55,8 @@ pub struct IsolationReport {
     pub cpu: LimitEnforcer,
     /// Whether swap counts as memory, or there is none.
     pub swap_counted: bool,
-    /// Whether programs have a `/proc`, which shows their own processes alone. Some systems forbid it to ordinary users.
+    /// Whether programs have a `/proc`, which shows their own processes alone. Some systems forbid
+    /// it to ordinary users.
     pub proc: bool,
 }
 

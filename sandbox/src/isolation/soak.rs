@@ -84,8 +84,9 @@ const LEAVING: [Leaving; 5] = [
     }),
 ];
 
-/// Runs that many programs, so many at a time, in a sandbox of their own, and looks at what is left when it is closed.
-/// The process should do nothing else meanwhile: what that makes would be taken for left behind.
+/// Runs that many programs, so many at a time, in a sandbox of their own, and looks at what is
+/// left when it is closed. The process should do nothing else meanwhile: what that makes would be
+/// taken for left behind.
 ///
 /// # Errors
 /// When the system is not fit.

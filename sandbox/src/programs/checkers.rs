@@ -1,8 +1,9 @@
 //! testlib's stock checkers: is a program's output as good as the jury's answer?
 //!
-//! Problem sets name the checker that judges them, and most name one of these. Verdicts and messages are those of the C++
-//! programs (built for 64-bit Linux), down to what they make of carriage returns, NULs and empty exponents, so that a problem
-//! is judged here as it was where it came from.
+//! Problem sets name the checker that judges them, and most name one of these. Verdicts and
+//! messages are those of the C++ programs (built for 64-bit Linux), down to what they make of
+//! carriage returns, NULs and empty exponents, so that a problem is judged here as it was
+//! where it came from.
 //!
 //! ```
 //! # use echo_sandbox::programs::checkers::{Checker, CheckerVerdict, check};
@@ -13,11 +14,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a message quotes of a file is at most 64 bytes of it, with what is not UTF-8 replaced. Messages name no files: the
-//! programs append the path of a malformed answer, and there is none here.
+//! What a message quotes of a file is at most 64 bytes of it, with what is not UTF-8
+//! replaced. Messages name no files: the programs append the path of a malformed answer, and
+//! there is none here.
 //!
-//! Time is linear in the files, but for sorting. Beyond the files about their size again is held at most; only to compare
-//! without regard to order ([`Checker::Uncmp`]) it is two 64-bit integers for each number of the jury's.
+//! Time is linear in the files, but for sorting. Beyond the files about their size again is held at
+//! most; only to compare without regard to order ([`Checker::Uncmp`]) it is two 64-bit integers for
+//! each number of the jury's.
 
 mod cases;
 mod integers;
@@ -40,7 +43,8 @@ use stream::Files;
 
 /// A stock checker, by testlib's name for it.
 ///
-/// The two examples of scored checkers (`pointscmp`, `pointsinfo`) are left out: they show an interface and judge nothing.
+/// The two examples of scored checkers (`pointscmp`, `pointsinfo`) are left out: they show an
+/// interface and judge nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checker {

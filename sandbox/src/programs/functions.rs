@@ -1,31 +1,37 @@
 //! Functions that are called with arguments and checked by asserts: tasks in the form of HumanEval and MBPP.
 //!
-//! An author's checks are code of the form `assert candidate(2) == 4`: the expected answer stands beside the call. Run
-//! in one process with the judged program, as is usual, they can be read, patched, or skipped with `exit(0)`. Here two
-//! interpreters take part, each in a sandbox of its own:
+//! An author's checks are code of the form `assert candidate(2) == 4`: the expected answer
+//! stands beside the call. Run in one process with the judged program, as is usual, they can
+//! be read, patched, or skipped with `exit(0)`. Here two interpreters take part, each in a
+//! sandbox of its own:
 //!
-//! - the **subject** runs the judged program. It is given a list of *operations* - call this function with these
-//!   arguments, get that attribute - and answers each with an *outcome*: a plain value, the name of an exception, or
-//!   the news that the value is no plain data and stays where it is, to be named in later operations.
-//! - the **examiner** runs the author's checks with stand-ins for the judged functions. Comparisons are made here.
+//! - the **subject** runs the judged program. It is given a list of *operations* - call this
+//!   function with these arguments, get that attribute - and answers each with an *outcome*: a
+//!   plain value, the name of an exception, or the news that the value is no plain data and stays
+//!   where it is, to be named in later operations.
+//! - the **examiner** runs the author's checks with stand-ins for the judged functions.
+//!   Comparisons are made here.
 //!
-//! They share nothing, not even time. The examiner runs first, with guesses for outcomes, and so records which
-//! operations the checks ask for ([`Exam::prepare`], once for a task); the subject performs them and is gone; then the
-//! examiner runs again with what it answered. When the checks then ask for other operations, because they depend on
-//! outcomes, another round follows, at most [`MAX_ROUNDS`]; its operations hold what this program answered, and never
-//! what the reference did, which may be the expected answer. Two live processes with a pair of pipes would do the same;
-//! this way nothing needs to wait for anything, each run has limits of its own, what is asked first is recorded once for
-//! all programs of a task, and what the program does cannot reach the examiner but as data on its standard input.
+//! They share nothing, not even time. The examiner runs first, with guesses for outcomes, and so
+//! records which operations the checks ask for ([`Exam::prepare`], once for a task); the subject
+//! performs them and is gone; then the examiner runs again with what it answered. When the checks
+//! then ask for other operations, because they depend on outcomes, another round follows, at most
+//! [`MAX_ROUNDS`]; its operations hold what this program answered, and never what the reference
+//! did, which may be the expected answer. Two live processes with a pair of pipes would do the
+//! same; this way nothing needs to wait for anything, each run has limits of its own, what is asked
+//! first is recorded once for all programs of a task, and what the program does cannot reach the
+//! examiner but as data on its standard input.
 //!
-//! So nothing in the subject's sandbox tells what is expected: not its memory, not its files, not its descriptors. The
-//! harness in there can be patched at will, its channel written to, its exit taken over: all that yields is other
-//! outcomes, which the program could have returned anyway, or too few, which is a
-//! [`ProgramVerdict::RuntimeError`](super::ProgramVerdict::RuntimeError). Plain data carries no `__eq__`, and what stays in the
-//! subject is never equal to anything.
+//! So nothing in the subject's sandbox tells what is expected: not its memory, not its files, not
+//! its descriptors. The harness in there can be patched at will, its channel written to, its exit
+//! taken over: all that yields is other outcomes, which the program could have returned anyway, or
+//! too few, which is a [`ProgramVerdict::RuntimeError`](super::ProgramVerdict::RuntimeError). Plain
+//! data carries no `__eq__`, and what stays in the subject is never equal to anything.
 //!
-//! Three things differ from running all in one process: what a function does to its arguments in place is not seen by
-//! the checks, neither are its values' classes, beyond those of plain data, and a `StopIteration` of the program ends no
-//! loop of the checks, nor can they catch it by that name.
+//! Three things differ from running all in one process: what a function does to its arguments
+//! in place is not seen by the checks, neither are its values' classes, beyond those of plain
+//! data, and a `StopIteration` of the program ends no loop of the checks, nor can they catch
+//! it by that name.
 
 mod exam;
 mod exam_cache;

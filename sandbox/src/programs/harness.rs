@@ -1,4 +1,5 @@
-//! The two Python programs of ours, compiled once for all runs: reading their source would cost a quarter of each.
+//! The two Python programs of ours, compiled once for all runs: reading their source would cost
+//! a quarter of each.
 
 use super::language::Language;
 use super::program::{Program, internal, lacking};

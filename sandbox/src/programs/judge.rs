@@ -42,8 +42,9 @@ impl Judge {
         Self { sandbox, tools, harness: OnceLock::new(), checkers: Built::new() }
     }
 
-    /// The one judge of this process, made when it is first asked for: to open a sandbox starts a process, and compilers are
-    /// asked where they lie. What is missing then stays missing until the process is started again.
+    /// The one judge of this process, made when it is first asked for: to open a sandbox starts a
+    /// process, and compilers are asked where they lie. What is missing then stays missing until
+    /// the process is started again.
     ///
     /// # Errors
     /// All that the system lacks.
@@ -93,7 +94,8 @@ impl Judge {
         })
     }
 
-    /// Judges `submission` by `suite`, whose data is in `data`: each step of the iterator builds what is not built yet, and runs one test.
+    /// Judges `submission` by `suite`, whose data is in `data`: each step of the iterator builds
+    /// what is not built yet, and runs one test.
     ///
     /// # Errors
     /// When nothing can be judged by the suite.
@@ -110,8 +112,8 @@ impl Judge {
     }
 }
 
-/// A judging that goes on by one run a step, and yields a report for each test, in their order. A verdict on the whole
-/// program, such as [`ProgramVerdict::CompileError`], is a single report.
+/// A judging that goes on by one run a step, and yields a report for each test, in their order. A
+/// verdict on the whole program, such as [`ProgramVerdict::CompileError`], is a single report.
 #[derive(Debug)]
 pub struct Judging {
     judge: Arc<Judge>,

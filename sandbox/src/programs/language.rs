@@ -26,7 +26,8 @@ pub enum Language {
     Go,
 }
 
-/// How a language is built and run. Names are those in the sandbox, where everything happens in the work directory.
+/// How a language is built and run. Names are those in the sandbox, where everything happens
+/// in the work directory.
 #[derive(Debug)]
 pub(super) struct LanguageSpec {
     /// The name in configurations and messages.
@@ -56,15 +57,16 @@ pub(super) const HELLO: &str = "hello";
 /// Opens what the Python runner says about a source that is no Python.
 pub(super) const NOT_PYTHON: &str = "not Python: ";
 
-/// How Python is always started: without `site`, which costs a third of the start and brings the packages of the
-/// machine, and with one seed for its hashes, so that verifiers see the same order of sets.
+/// How Python is always started: without `site`, which costs a third of the start and brings
+/// the packages of the machine, and with one seed for its hashes, so that verifiers see the
+/// same order of sets.
 pub(super) const PYTHON_ARGS: [&str; 3] = ["-s", "-S", "-B"];
 pub(super) const PYTHON_ENV: [(&str, &str); 2] = [("PYTHONHASHSEED", "0"), ("PYTHONIOENCODING", "utf-8")];
 
-/// An interpreted source is not compiled apart: a second start of the interpreter takes longer than reading most
-/// sources. The runner says whether it is Python at all, in a form that only costs the program its own verdict
-/// to forge. It runs the source without `compile`, whose first call takes a tenth of the start: an error of the source
-/// itself has no frame below the runner's.
+/// An interpreted source is not compiled apart: a second start of the interpreter takes longer than
+/// reading most sources. The runner says whether it is Python at all, in a form that only costs the
+/// program its own verdict to forge. It runs the source without `compile`, whose first call takes a
+/// tenth of the start: an error of the source itself has no frame below the runner's.
 const PYTHON_RUNNER: &str = "\
 import sys, builtins
 builtins.exit = builtins.quit = sys.exit
@@ -179,8 +181,8 @@ impl Language {
     pub fn compile_limits(self) -> RunLimits {
         let limits = RunLimits::compile();
         match self {
-            // Go compiles its standard library into an empty cache, on all processors at once, and its runtime starts
-            // threads freely.
+            // Go compiles its standard library into an empty cache, on all processors at once, and
+            // its runtime starts threads freely.
             Self::Go => {
                 RunLimits { memory: 1 << 30, scratch: 512 << 20, ..limits }.with_cpu(Duration::from_secs(60))
             }

@@ -53,7 +53,8 @@ impl Program {
     /// Makes `submission` ready to run.
     ///
     /// # Errors
-    /// A report that is the verdict on the whole program: it does not compile, or it could not be compiled here.
+    /// A report that is the verdict on the whole program: it does not compile, or it could
+    /// not be compiled here.
     pub(super) fn build(
         sandbox: &Sandbox,
         tools: &Toolchains,
@@ -190,7 +191,8 @@ fn artifact(outcome: RunOutcome) -> Result<Vec<u8>, TestReport> {
             let message = format!("the program has {bytes} bytes, more than the {MAX_PROGRAM_BYTES} allowed");
             Err(TestReport::new(ProgramVerdict::CompileError, message).using(outcome.usage))
         }
-        // The source decides: some kinds of libraries are dropped with a warning, for what they are linked with.
+        // The source decides: some kinds of libraries are dropped with a warning, for what
+        // they are linked with.
         Some(Collected::Absent | Collected::NotRegular) | None => {
             refused(b"the compiler made no program of it")
         }

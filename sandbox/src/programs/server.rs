@@ -1,11 +1,13 @@
 //! The service over a local socket, for other processes of this machine.
 //!
-//! A client that connects is asked by the kernel who it is; users that are not allowed get a refusal and are cut off. Then
-//! frames go both ways: four bytes of length, big-endian, and that many bytes of CBOR. The client opens with [`ClientCall::Hello`];
-//! each further [`ClientCall`] is answered before the next is read. Judging is answered by any number of [`ServerReply::Report`]
-//! as they are made, and [`ServerReply::Done`]. For more than one request at a time a client connects more than once; its
-//! connections share one place in the turns of the [service](super::service). Of the server's own user, each process
-//! is a client; every other user is one, however many processes it starts.
+//! A client that connects is asked by the kernel who it is; users that are not allowed get a
+//! refusal and are cut off. Then frames go both ways: four bytes of length, big-endian, and that
+//! many bytes of CBOR. The client opens with [`ClientCall::Hello`]; each further [`ClientCall`] is
+//! answered before the next is read. Judging is answered by any number of [`ServerReply::Report`]
+//! as they are made, and [`ServerReply::Done`]. For more than one request at a time a client
+//! connects more than once; its connections share one place in the turns of the
+//! [service](super::service). Of the server's own user, each process is a client; every other user
+//! is one, however many processes it starts.
 
 mod client;
 mod connection;
@@ -40,7 +42,8 @@ pub const MAX_CONNECTIONS: usize = 64;
 /// Connections of one process at one time.
 pub const MAX_CONNECTIONS_PER_CLIENT: usize = 16;
 
-/// Connections of one user at one time, all processes together; the server's own user may have all that are left.
+/// Connections of one user at one time, all processes together; the server's own user may have
+/// all that are left.
 pub const MAX_CONNECTIONS_PER_USER: usize = MAX_CONNECTIONS / 2;
 
 /// A connection without a call for this long is closed.

@@ -1,8 +1,9 @@
 //! Many judgings at once, by a bounded number of workers, fair to whoever asks.
 //!
-//! A worker takes one step of a judging - one test, or the checks of a function - and puts it back: clients take turns
-//! by steps, so that one with a thousand tests delays another by a test and not by a thousand. Reports arrive as they
-//! are made; who stops listening is not worked for any longer.
+//! A worker takes one step of a judging - one test, or the checks of a function - and puts it
+//! back: clients take turns by steps, so that one with a thousand tests delays another by a
+//! test and not by a thousand. Reports arrive as they are made; who stops listening is not
+//! worked for any longer.
 
 mod queue;
 
@@ -247,7 +248,8 @@ impl Work {
     }
 }
 
-/// The reports of one request, as they are made: one for each test or check, or a single one on the whole program.
+/// The reports of one request, as they are made: one for each test or check, or a single one
+/// on the whole program.
 #[derive(Debug)]
 pub struct JudgeReports {
     /// `None` when all have come.

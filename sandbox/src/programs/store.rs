@@ -1,8 +1,9 @@
 //! The data of tests on disk: each file once, named by its content.
 //!
-//! Problem sets share inputs, and many suites are judged again and again: they name what they need by its BLAKE3, and
-//! a node that has it once has it for all. What is read is verified; what a disk has damaged is deleted and asked for
-//! again. When the store is full, what was not used for longest goes.
+//! Problem sets share inputs, and many suites are judged again and again: they name what they
+//! need by its BLAKE3, and a node that has it once has it for all. What is read is verified;
+//! what a disk has damaged is deleted and asked for again. When the store is full, what was not
+//! used for longest goes.
 
 use std::fs::{self, TryLockError};
 use std::io::{self, Read, Write};
@@ -113,8 +114,9 @@ struct Index {
 }
 
 impl TestStore {
-    /// Opens the store at `dir`, which is made if need be, for at most `capacity` bytes. One process uses it at a time: what an
-    /// earlier one was writing when it was killed is deleted. Files that do not belong there are left alone.
+    /// Opens the store at `dir`, which is made if need be, for at most `capacity` bytes. One
+    /// process uses it at a time: what an earlier one was writing when it was killed is deleted.
+    /// Files that do not belong there are left alone.
     ///
     /// # Errors
     /// When another process uses it, or the directory cannot be made or read.

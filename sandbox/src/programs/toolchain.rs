@@ -41,8 +41,9 @@ pub struct Toolchains {
 }
 
 impl Toolchains {
-    /// Looks for all languages: among the system's directories first, because nothing has to be mounted for those,
-    /// then along `PATH`. Some toolchains are asked where they lie, so this starts them, outside of the sandbox.
+    /// Looks for all languages: among the system's directories first, because nothing has to be
+    /// mounted for those, then along `PATH`. Some toolchains are asked where they lie, so this
+    /// starts them, outside of the sandbox.
     pub fn find(report: &IsolationReport) -> Self {
         let mut tools = BTreeMap::new();
         let mut lacks = Vec::new();
@@ -113,8 +114,8 @@ fn find(language: Language, report: &IsolationReport) -> Result<Tool, Lack> {
     Ok(Tool { program, shown, env })
 }
 
-/// What a tool needs of its toolchain's directory besides itself. Nothing else of it is shown: the directory may be
-/// shared with other things, as `~/.local` is.
+/// What a tool needs of its toolchain's directory besides itself. Nothing else of it is shown: the
+/// directory may be shared with other things, as `~/.local` is.
 fn parts(language: Language) -> &'static [&'static str] {
     match language {
         Language::Python => &["lib", "lib64"],
@@ -124,7 +125,8 @@ fn parts(language: Language) -> &'static [&'static str] {
     }
 }
 
-/// The program, and the parts of its toolchain that are there, each with its place in the sandbox; nothing when the program is not in `root`.
+/// The program, and the parts of its toolchain that are there, each with its place in the sandbox;
+/// nothing when the program is not in `root`.
 fn shown(language: Language, program: &Path, root: &Path) -> Vec<(PathBuf, PathBuf)> {
     let Ok(inside) = program.strip_prefix(root) else { return Vec::new() };
     let parts = parts(language).iter().map(Path::new).filter(|part| root.join(part).exists());
@@ -142,7 +144,8 @@ fn on_path(tool: &str) -> Option<PathBuf> {
     env::split_paths(&path).map(|dir| dir.join(tool)).find(|program| program.is_file())
 }
 
-/// The real program behind one that may be a version manager's, and the directory that holds all it needs, without symbolic links.
+/// The real program behind one that may be a version manager's, and the directory that holds all it
+/// needs, without symbolic links.
 fn locate(language: Language, found: &Path) -> Option<(PathBuf, PathBuf)> {
     match language {
         Language::Python => {

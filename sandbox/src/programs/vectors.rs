@@ -1,10 +1,11 @@
-//! Checks the judging of functions against a file of tasks with solutions, one JSON object a line in the form of
-//! HumanEval or MBPP.
+//! Checks the judging of functions against a file of tasks with solutions, one JSON object a line
+//! in the form of HumanEval or MBPP.
 //!
-//! Every reference must be accepted. Of each, a few wrong versions are made; they must not be. Those that are accepted
-//! nevertheless are run once more in one process with their checks, the usual way: when those hold there as well, the
-//! mutant is a *survivor*, which the task's own checks do not tell from the reference (most often because it computes
-//! the same). Only what is accepted here and fails there speaks against the judge.
+//! Every reference must be accepted. Of each, a few wrong versions are made; they must not be.
+//! Those that are accepted nevertheless are run once more in one process with their checks, the
+//! usual way: when those hold there as well, the mutant is a *survivor*, which the task's own
+//! checks do not tell from the reference (most often because it computes the same). Only what is
+//! accepted here and fails there speaks against the judge.
 
 mod mutant;
 

@@ -47,8 +47,9 @@ impl ProgramVerdict {
         }
     }
 
-    /// The verdict on a whole program from those on its tests: the first that is neither accepted nor
-    /// [`Self::Internal`], because no failure of ours makes a wrong answer right; then `Internal`, if there is one.
+    /// The verdict on a whole program from those on its tests: the first that is neither accepted
+    /// nor [`Self::Internal`], because no failure of ours makes a wrong answer right; then
+    /// `Internal`, if there is one.
     pub fn combined(verdicts: impl IntoIterator<Item = Self>) -> Self {
         let mut combined = Self::Accepted;
         for verdict in verdicts {
@@ -110,8 +111,8 @@ impl fmt::Display for ProgramVerdict {
 pub struct TestReport {
     /// How the program did on this test.
     pub verdict: ProgramVerdict,
-    /// What led to it, for people: a compiler's or checker's message, the end of standard error, or what failed here.
-    /// At most [`MAX_MESSAGE_BYTES`]; never shown to a judged program.
+    /// What led to it, for people: a compiler's or checker's message, the end of standard error, or
+    /// what failed here. At most [`MAX_MESSAGE_BYTES`]; never shown to a judged program.
     pub message: String,
     /// Processor time of the program in microseconds.
     pub cpu_us: u64,

@@ -1,4 +1,5 @@
-//! From a work order to its prompt: the same derivation on the node that works and on the learner that checks.
+//! From a work order to its prompt: the same derivation on the node that works and on
+//! the learner that checks.
 
 use echo_protocol::work::order::WorkOrder;
 

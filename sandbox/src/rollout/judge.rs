@@ -45,8 +45,9 @@ impl JudgeError {
     }
 }
 
-/// Plays the episode of a trajectory again, whose form was checked, and compares its reward; `limit` is the longest response in tokens. Pure
-/// and possibly slow: call it where blocking is allowed.
+/// Plays the episode of a trajectory again, whose form was checked, and compares its
+/// reward; `limit` is the longest response in tokens. Pure and possibly slow: call it
+/// where blocking is allowed.
 ///
 /// # Errors
 /// [`JudgeError::Replay`] for broken rules or a failed task, [`JudgeError::Reward`] for a false

@@ -15,13 +15,15 @@ use crate::tasks::registry;
 #[derive(Debug)]
 pub struct TaskMix {
     tasks: Vec<Box<dyn Task>>,
-    /// `ends[i]` is the sum of the weights of tasks `0..=i`: task `i` owns the draws from `ends[i - 1]` to before it.
+    /// `ends[i]` is the sum of the weights of tasks `0..=i`: task `i` owns the draws from
+    /// `ends[i - 1]` to before it.
     ends: Vec<u64>,
 }
 
 impl TaskMix {
-    /// Builds every task of `specs`, of `files` where it is made of one. The order is part of the run, since choices are indices into it; the same task
-    /// may occur several times with different parameters.
+    /// Builds every task of `specs`, of `files` where it is made of one. The order is
+    /// part of the run, since choices are indices into it; the same task may occur
+    /// several times with different parameters.
     ///
     /// # Errors
     /// When there is no task, more than [`MAX_TASKS`], one without weight, or one that cannot be built.
@@ -82,14 +84,16 @@ impl TaskMix {
         self.tasks().flat_map(Task::alphabet).collect()
     }
 
-    /// The most bytes that any task gives to read, and the task's name: its prompt and what is heard after it, with `around` more for each turn.
+    /// The most bytes that any task gives to read, and the task's name: its prompt and what is
+    /// heard after it, with `around` more for each turn.
     pub fn longest_read(&self, around: usize) -> (usize, &'static str) {
         let frames = |task: &dyn Task| around.saturating_mul(task.max_turns() as usize);
         let read = |task: &dyn Task| task.longest_prompt() + task.longest_heard() + frames(task);
         self.tasks().map(|task| (read(task), task.name())).max().unwrap_or_default()
     }
 
-    /// The most tokens that any task's answer needs, end tokens included: one token a character is the most of any tokenizer.
+    /// The most tokens that any task's answer needs, end tokens included: one token a character is
+    /// the most of any tokenizer.
     pub fn longest_answer(&self) -> usize {
         self.tasks().map(|task| task.longest_response() + task.max_turns() as usize).max().unwrap_or_default()
     }

@@ -1,6 +1,7 @@
 //! A trajectory played again: its episode hears the policy's turns, and says what it said then.
 //!
-//! Learner and verifiers do it in the same way, for the verdict ([`judge`](crate::rollout::judge)) and for what the policy heard ([`heard`]).
+//! Learner and verifiers do it in the same way, for the verdict ([`judge`](crate::rollout::judge))
+//! and for what the policy heard ([`heard`]).
 
 use std::ops::Range;
 
@@ -36,7 +37,8 @@ pub struct Replayed {
 /// What the policy heard between two of its turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
-    /// How many tokens of the response come before it: at least one, not all, more than before the one that was heard earlier.
+    /// How many tokens of the response come before it: at least one, not all, more than before the
+    /// one that was heard earlier.
     pub after: usize,
     /// What the environment said, as the ids that `encode` made of it.
     pub tokens: Vec<u32>,
@@ -53,10 +55,11 @@ pub enum ReplayError {
     Task(#[from] TaskError),
 }
 
-/// Plays the episode with the turns of `trajectory`, whose form was checked; `limit` is the longest response in tokens.
+/// Plays the episode with the turns of `trajectory`, whose form was checked; `limit` is the
+/// longest response in tokens.
 ///
-/// Every turn ends with the one end token, except for a last one that is cut at the limit; and the last turn is where the episode ends, or
-/// where the limit leaves no token for another.
+/// Every turn ends with the one end token, except for a last one that is cut at the limit; and the
+/// last turn is where the episode ends, or where the limit leaves no token for another.
 ///
 /// # Errors
 /// [`ReplayError::Rules`] when the turns are not the episode's; [`ReplayError::Task`]
@@ -122,7 +125,8 @@ pub fn heard<E: From<ReplayError>>(
     between.map(|(turn, text)| Ok(Heard { after: turn.end, tokens: encode(text)? })).collect()
 }
 
-/// All tokens that followed a prompt, in order, each with whether it is the policy's own; `heard` must be that of this response.
+/// All tokens that followed a prompt, in order, each with whether it is the policy's own; `heard`
+/// must be that of this response.
 pub fn interleave<'a>(response: &'a [u32], heard: &'a [Heard]) -> impl Iterator<Item = (u32, bool)> + 'a {
     let own = move |range: Range<usize>| response[range].iter().map(|&token| (token, true));
     let mut begin = 0;
@@ -204,7 +208,8 @@ mod tests {
         // Cut in the third turn.
         let cut = played(&[&[0, END], &[0, END], &[0, 0, 0, 0]], false).unwrap();
         assert_eq!((cut.verdict.correct, cut.heard.len()), (false, 2));
-        // The third turn ends with the last token there is. Leading zeros make no number, which ends the episode; else a fourth would follow.
+        // The third turn ends with the last token there is. Leading zeros make no number, which
+        // ends the episode; else a fourth would follow.
         let full = played(&[&[0, END], &[0, END], &[0, 0, 0, END]], true).unwrap();
         assert_eq!((full.verdict.correct, full.heard.len()), (false, 2));
         let full = played(&[&[9, 9, END], &[9, 9, END], &[0, END]], false).unwrap();

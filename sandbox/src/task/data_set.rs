@@ -105,8 +105,8 @@ fn reason(error: &serde_json::Error) -> String {
     text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned()
 }
 
-/// Rows to train on, and rows that are held out for evaluation: `percent` of all, spread evenly. Where that is none, evaluation asks
-/// what training asks, as [`Rows::held_out_from`] tells.
+/// Rows to train on, and rows that are held out for evaluation: `percent` of all, spread evenly.
+/// Where that is none, evaluation asks what training asks, as [`Rows::held_out_from`] tells.
 pub fn split<R>(rows: Vec<R>, percent: u32) -> (Rows<R>, Rows<R>) {
     let percent = u64::from(percent.min(50));
     // Row i is held out where the running share passes a whole number.

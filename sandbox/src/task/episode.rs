@@ -1,21 +1,26 @@
 //! Episodes: a policy and an environment that speak in turn.
 //!
-//! The environment opens with the prompt, and answers what the policy says until it gives a verdict. What it says follows from the seed
-//! and from what the policy said before, so nobody sends it: a node plays the episode with its policy, the learner plays it again with
-//! the policy's words alone, for the verdict and for the texts in between. Most tasks have one turn, the response.
+//! The environment opens with the prompt, and answers what the policy says until it gives a
+//! verdict. What it says follows from the seed and from what the policy said before, so
+//! nobody sends it: a node plays the episode with its policy, the learner plays it again with
+//! the policy's words alone, for the verdict and for the texts in between. Most tasks have
+//! one turn, the response.
 //!
-//! All turns share one budget of tokens. A turn that it cuts is the last one; and so is one that ends with the budget's last token, though
-//! the environment would have gone on. Then the environment hears one turn more, empty and cut.
+//! All turns share one budget of tokens. A turn that it cuts is the last one; and so is one that
+//! ends with the budget's last token, though the environment would have gone on. Then the
+//! environment hears one turn more, empty and cut.
 
 use crate::task::{Response, TaskError, Verdict};
 
-/// The environment's side of an episode, after its prompt. Pure: the same seed and the same responses give the same replies on every
-/// platform. Responses come from strangers.
+/// The environment's side of an episode, after its prompt. Pure: the same seed and the same
+/// responses give the same replies on every platform. Responses come from strangers.
 pub trait Episode: Send {
-    /// Takes the policy's next turn. A turn that is not finished ends the episode; after its end there is none.
+    /// Takes the policy's next turn. A turn that is not finished ends the episode; after its
+    /// end there is none.
     ///
     /// # Errors
-    /// [`TaskError::Internal`] when the environment itself failed; a bad turn has a consequence, and is no error.
+    /// [`TaskError::Internal`] when the environment itself failed; a bad turn has a consequence,
+    /// and is no error.
     fn hear(&mut self, response: &Response<'_>) -> Result<Reply, TaskError>;
 
     /// What a good player would say now, for the supervised warm-up and for tests.
@@ -53,7 +58,8 @@ pub struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    /// Bounds `episode` by the most turns that `task` announces. `Play::new` beside the trait `Task` calls this.
+    /// Bounds `episode` by the most turns that `task` announces. `Play::new` beside the
+    /// trait `Task` calls this.
     pub(crate) fn bounded(task: &'static str, episode: Box<dyn Episode + 'a>, max_turns: u32) -> Self {
         Self { task, episode, turns_left: max_turns }
     }

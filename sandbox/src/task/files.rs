@@ -6,7 +6,8 @@ use std::sync::Arc;
 use echo_protocol::run::charter::{TaskSpec, task_file_name};
 use echo_protocol::wire::content_id::ContentId;
 
-/// Longest file of a task, in bytes. It travels with the first snapshot that a node fetches, and lies in memory.
+/// Longest file of a task, in bytes. It travels with the first snapshot that a node fetches,
+/// and lies in memory.
 pub const MAX_TASK_FILE_BYTES: u64 = 64 << 20;
 
 /// Files at hand, by their content.

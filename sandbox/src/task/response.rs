@@ -20,7 +20,8 @@ impl<'a> Response<'a> {
     /// A turn for which there were no tokens left.
     pub const NOTHING: Response<'static> = Response { text: "", finished: false };
 
-    /// The text without trailing ASCII whitespace; `None` when it was cut, because a beginning is not an answer.
+    /// The text without trailing ASCII whitespace; `None` when it was cut, because a beginning
+    /// is not an answer.
     pub fn answer(&self) -> Option<&'a str> {
         self.finished.then(|| self.text.trim_ascii_end())
     }

@@ -26,7 +26,8 @@ impl Verdict {
         Self { reward: 0.0, correct: false, metadata }
     }
 
-    /// Sets an entry of the metadata. Metadata travel with the trajectory and are stored with it, so they are small.
+    /// Sets an entry of the metadata. Metadata travel with the trajectory and are stored with it,
+    /// so they are small.
     ///
     /// # Errors
     /// When the key, the text or the number of entries exceeds the protocol's limit for Ω.

@@ -1,16 +1,19 @@
 //! `code`: programs that a policy writes, judged by running them against tests.
 //!
-//! The file has a problem a line, in one of three forms, which may be mixed; [`row`] reads them. From the response, [`extract`] takes
-//! the program: the last fenced block of the language, or else all of it. It is run in the sandbox, and the reward is 1 when every test
-//! is accepted.
+//! The file has a problem a line, in one of three forms, which may be mixed; [`row`] reads them.
+//! From the response, [`extract`] takes the program: the last fenced block of the language, or else
+//! all of it. It is run in the sandbox, and the reward is 1 when every test is accepted.
 //!
-//! How far judging by running is pure. Prompts and solutions are functions of the seed like those of any task. A verdict is, as far as
-//! the program is: it gets no clock that it may rely on, one seed for Python's hashes, no network and nothing of the machine's files but
-//! its libraries. Three things may still differ between machines. Time and memory: a program that one machine runs just within its limits
-//! is too much for another. Versions of languages: an old Python refuses what a newer one runs. And what a program does with the random
-//! numbers and addresses that it can still come by. The policy chooses what it writes, and not the node: so no claim is a lie
-//! ([`Task::runs_programs`]), and what is trained on is the learner's own figure. A failure of ours, or of a problem's author, is
-//! [`TaskError::Internal`] and never a reward; what a program does to its checks is a verdict, or programs could have none.
+//! How far judging by running is pure. Prompts and solutions are functions of the seed like those
+//! of any task. A verdict is, as far as the program is: it gets no clock that it may rely on, one
+//! seed for Python's hashes, no network and nothing of the machine's files but its libraries. Three
+//! things may still differ between machines. Time and memory: a program that one machine runs just
+//! within its limits is too much for another. Versions of languages: an old Python refuses what a
+//! newer one runs. And what a program does with the random numbers and addresses that it can still
+//! come by. The policy chooses what it writes, and not the node: so no claim is a lie
+//! ([`Task::runs_programs`]), and what is trained on is the learner's own figure. A failure of
+//! ours, or of a problem's author, is [`TaskError::Internal`] and never a reward; what a program
+//! does to its checks is a verdict, or programs could have none.
 
 mod extract;
 #[cfg(feature = "fuzzing")]
@@ -57,8 +60,8 @@ const VERDICT: &str = "verdict";
 pub struct CodeConfig {
     /// How many of a hundred rows are kept for evaluation, up to 50. Default 10.
     pub held_out_percent: i64,
-    /// 1: the reward is the share of tests that are accepted, all of which are run. Default 0: all or nothing, and the first test that
-    /// is not accepted is the last.
+    /// 1: the reward is the share of tests that are accepted, all of which are run. Default 0: all
+    /// or nothing, and the first test that is not accepted is the last.
     pub partial: i64,
 }
 
@@ -201,7 +204,8 @@ impl Means {
     }
 }
 
-/// All reports; or, where a test would have to be begun later than so, those before it, and one that says that time is over.
+/// All reports; or, where a test would have to be begun later than so, those before it, and one
+/// that says that time is over.
 fn within(limit: Duration, mut judging: Judging) -> Vec<TestReport> {
     let (begun, mut reports) = (Instant::now(), Vec::new());
     while let Some(report) = judging.next() {

@@ -48,9 +48,9 @@ impl Default for CountdownConfig {
 
 /// Numbers and a target that they can make.
 ///
-/// Every expression is right that has the target's value and uses each given number at most once, so leaving numbers
-/// out is allowed. It is made of the numbers, `+ - * /`, parentheses and spaces; there are no signs, so no `-3`.
-/// Division is exact: `8/3*3` is 8.
+/// Every expression is right that has the target's value and uses each given number at most once,
+/// so leaving numbers out is allowed. It is made of the numbers, `+ - * /`, parentheses and spaces;
+/// there are no signs, so no `-3`. Division is exact: `8/3*3` is 8.
 #[derive(Debug)]
 pub struct Countdown {
     config: CountdownConfig,

@@ -1,4 +1,5 @@
-//! `guess_number`: `guess 437-451:` → `444`, `lower:` → `440`, `higher:` → `442`. The smallest task with several turns.
+//! `guess_number`: `guess 437-451:` → `444`, `lower:` → `440`, `higher:` → `442`. The smallest
+//! task with several turns.
 
 use echo_protocol::work::trajectory::MetaValue;
 use serde::Deserialize;

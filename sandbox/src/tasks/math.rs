@@ -1,7 +1,8 @@
 //! Mathematical answers: finds the final answer of a text, reads it, and says whether it is the gold answer.
 //!
-//! A port of what the reference checker (`math-verify` 0.8) decides, not of how: no signals and no clock bound the work
-//! but a budget of steps, and terms are compared at seeded points instead of by simplification.
+//! A port of what the reference checker (`math-verify` 0.8) decides, not of how: no signals and
+//! no clock bound the work but a budget of steps, and terms are compared at seeded points
+//! instead of by simplification.
 //!
 //! ```
 //! use echo_sandbox::tasks::math::{MathOptions, judge};
@@ -60,16 +61,18 @@ pub enum MatchType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MathOptions {
-    /// What is looked for; of equally good matches the type that comes first counts. Default: formulas and numbers.
+    /// What is looked for; of equally good matches the type that comes first counts.
+    /// Default: formulas and numbers.
     pub match_types: Vec<MatchType>,
     /// To how many decimals a decimal number is compared, at most [`MAX_PRECISION`]. Default 6.
     pub precision: u32,
     /// Whether variables must have the same names. Default true.
     pub strict: bool,
-    /// Whether a gold set may be answered by an inequality. Default false; the other way round is always allowed.
+    /// Whether a gold set may be answered by an inequality. Default false; the other way
+    /// round is always allowed.
     pub allow_set_relation_comp: bool,
-    /// Among the announcements' priorities (0, 50, 100, 200, 300; smaller ones first) that of `\boxed`; `None` or a
-    /// negative number where it means nothing. Default 0.
+    /// Among the announcements' priorities (0, 50, 100, 200, 300; smaller ones first) that of
+    /// `\boxed`; `None` or a negative number where it means nothing. Default 0.
     #[serde(deserialize_with = "priority")]
     pub boxed_match_priority: Option<i32>,
 }

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-/// How many digits a task may ask its numbers to have. Sums of [`MAX_TERMS`](super::chain_sum::MAX_TERMS) such
-/// numbers fit an `i64` with room to spare.
+/// How many digits a task may ask its numbers to have. Sums of
+/// [`MAX_TERMS`](super::chain_sum::MAX_TERMS) such numbers fit an `i64` with room to spare.
 pub(crate) const DIGITS: RangeInclusive<i64> = 1..=9;
 
 /// The smallest and the largest number with exactly `digits` digits, `digits` within [`DIGITS`]; never 0.

@@ -90,8 +90,8 @@ pub fn check(spec: &TaskSpec) -> Result<(), SpecError> {
     find(spec).map(drop)
 }
 
-/// Checks that this machine can do what `spec` needs, as far as that is known before its file is there. Tasks that judge programs need
-/// a sandbox; which languages, their files say.
+/// Checks that this machine can do what `spec` needs, as far as that is known before its file is
+/// there. Tasks that judge programs need a sandbox; which languages, their files say.
 ///
 /// # Errors
 /// [`SpecError::Machine`], which lists all that is missing.
@@ -102,8 +102,9 @@ pub fn check_machine(spec: &TaskSpec) -> Result<(), SpecError> {
 /// Builds the task that `spec` asks for; the weight plays no part.
 ///
 /// # Errors
-/// When there is no such task or parameter (the message lists those that exist), a parameter is out of range, the task's file is not
-/// among `files` or not of its form, or this machine lacks what the task needs.
+/// When there is no such task or parameter (the message lists those that exist), a parameter is
+/// out of range, the task's file is not among `files` or not of its form, or this machine lacks
+/// what the task needs.
 pub fn build(spec: &TaskSpec, files: &TaskFiles) -> Result<Box<dyn Task>, SpecError> {
     match find(spec)? {
         Found::Procedural(make) => make(&spec.params),

@@ -31,8 +31,8 @@ impl Default for SpellBackwardConfig {
     }
 }
 
-/// Words to be spelled backward. The letters are drawn one by one rather than words from a list: a list short enough
-/// to ship would be learnt by heart, and held-out orders would repeat it.
+/// Words to be spelled backward. The letters are drawn one by one rather than words from a list: a
+/// list short enough to ship would be learnt by heart, and held-out orders would repeat it.
 #[derive(Debug)]
 pub struct SpellBackward {
     config: SpellBackwardConfig,

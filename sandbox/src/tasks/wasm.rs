@@ -1,4 +1,5 @@
-//! `wasm`: a task that its author ships as a WebAssembly module. The run's file names it `wasm:<id>`, the charter by its content.
+//! `wasm`: a task that its author ships as a WebAssembly module. The run's file names it
+//! `wasm:<id>`, the charter by its content.
 
 use std::sync::OnceLock;
 
@@ -18,7 +19,8 @@ pub fn asks_for_module(name: &str) -> bool {
     name == NAME || name.starts_with(PREFIX)
 }
 
-/// The module that a name in a run file asks for; `None` for names of other tasks and for malformed addresses.
+/// The module that a name in a run file asks for; `None` for names of other tasks
+/// and for malformed addresses.
 pub fn module_of(name: &str) -> Option<ContentId> {
     ContentId::from_hex(name.strip_prefix(PREFIX)?)
 }

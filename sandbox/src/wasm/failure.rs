@@ -6,11 +6,13 @@ use super::limits::{MAX_FUEL, MAX_METADATA_BYTES, MAX_QUOTED_BYTES, MAX_STACK_BY
 
 /// A call that gave no answer. It is never a reward.
 ///
-/// [`Stack`](Self::Stack), [`Time`](Self::Time), [`Host`](Self::Host) and, where memory is short, [`Memory`](Self::Memory) depend on the
-/// machine. All others are the module's fault and the same on every node.
+/// [`Stack`](Self::Stack), [`Time`](Self::Time), [`Host`](Self::Host) and, where memory is
+/// short, [`Memory`](Self::Memory) depend on the machine. All others are the module's fault and
+/// the same on every node.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WasmFailure {
-    /// An instruction trapped: `unreachable`, which is also a panic; a bad address, index, division or conversion.
+    /// An instruction trapped: `unreachable`, which is also a panic; a bad address,
+    /// index, division or conversion.
     #[error("the module stopped: {0}; its author must mend it")]
     Trap(String),
     /// It ran for too long.

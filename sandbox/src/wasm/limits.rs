@@ -1,4 +1,5 @@
-//! What a module may use. None of these numbers is part of a reward: exceeding one is a [`WasmFailure`](super::WasmFailure).
+//! What a module may use. None of these numbers is part of a reward: exceeding
+//! one is a [`WasmFailure`](super::WasmFailure).
 
 use std::time::Duration;
 
@@ -14,19 +15,23 @@ pub const MAX_MEMORY_BYTES: usize = 64 << 20;
 /// The most elements of a module's one table of functions.
 pub const MAX_TABLE_ELEMENTS: usize = 1 << 14;
 
-/// The most bytes of stack that a call may use. Frames differ between processors, so exceeding it is not the same everywhere.
+/// The most bytes of stack that a call may use. Frames differ between processors, so exceeding it
+/// is not the same everywhere.
 pub const MAX_STACK_BYTES: usize = 512 << 10;
 
-/// The fuel of one instance, in WebAssembly instructions; memory that is copied or filled costs one more a byte.
+/// The fuel of one instance, in WebAssembly instructions; memory that is copied or filled costs
+/// one more a byte.
 pub const MAX_FUEL: u64 = 200_000_000;
 
 /// How often the wall clock of the backstop moves.
 pub const TICK: Duration = Duration::from_secs(1);
 
-/// After how many ticks a call is stopped whatever fuel it has left. Fuel ends much earlier on any machine that makes progress.
+/// After how many ticks a call is stopped whatever fuel it has left. Fuel ends much earlier on any
+/// machine that makes progress.
 pub const MAX_TICKS: u64 = 30;
 
-/// The most instances of one runtime at once. Each keeps [`MAX_MEMORY_BYTES`] of addresses reserved, not of memory.
+/// The most instances of one runtime at once. Each keeps [`MAX_MEMORY_BYTES`] of addresses
+/// reserved, not of memory.
 pub const MAX_INSTANCES: u32 = 64;
 
 /// The most characters that a module may announce for its prompts, and for its answers.

@@ -26,7 +26,8 @@ pub enum RuntimeError {
     Watch(#[from] std::io::Error),
 }
 
-/// WebAssembly 2.0 without vectors and without references to what the host has: what compilers of C and Rust emit unasked.
+/// WebAssembly 2.0 without vectors and without references to what the host has: what compilers of C
+/// and Rust emit unasked.
 const FEATURES: WasmFeatures =
     WasmFeatures::WASM2.difference(WasmFeatures::SIMD).difference(WasmFeatures::GC_TYPES);
 
@@ -45,7 +46,8 @@ pub(super) struct InstanceBudget {
 }
 
 impl Runtime {
-    /// Starts the engine, and a thread that wakes once a [`TICK`] for as long as the runtime or one of its verifiers lives.
+    /// Starts the engine, and a thread that wakes once a [`TICK`] for as long as the runtime or one
+    /// of its verifiers lives.
     ///
     /// # Errors
     /// When this machine cannot run WebAssembly or gives no thread.
@@ -58,7 +60,8 @@ impl Runtime {
 
     /// The state that one instance lives in.
     pub(super) fn store(&self) -> Result<Store<StoreLimits>, wasmtime::Error> {
-        // A growth that fails on one machine for lack of memory must not change a reward there: no module ever sees one fail.
+        // A growth that fails on one machine for lack of memory must not change a reward there: no
+        // module ever sees one fail.
         let limits = StoreLimitsBuilder::new()
             .memory_size(MAX_MEMORY_BYTES)
             .table_elements(MAX_TABLE_ELEMENTS)
@@ -102,7 +105,8 @@ fn config() -> Config {
     let mut config = Config::new();
     config
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
-        // Bounds are checked in code rather than by 4 GiB of guarded addresses an instance, which a process may not be allowed.
+        // Bounds are checked in code rather than by 4 GiB of guarded addresses an instance, which a
+        // process may not be allowed.
         .memory_reservation(MAX_MEMORY_BYTES as u64)
         .memory_guard_size(GUARD_BYTES)
         .max_wasm_stack(MAX_STACK_BYTES)

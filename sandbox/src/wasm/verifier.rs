@@ -10,7 +10,8 @@ use super::module::{Export, Module};
 use super::{ModuleError, Runtime, WasmFailure, metadata};
 use crate::task::Verdict;
 
-/// A module that keeps the interface. Every method makes an instance of its own, so calls may overlap and know nothing of each other.
+/// A module that keeps the interface. Every method makes an instance of its own, so calls may
+/// overlap and know nothing of each other.
 pub struct WasmVerifier {
     id: ContentId,
     module: Module,

@@ -27,7 +27,8 @@ pub fn run(task: &PeerTask) -> anyhow::Result<Rates> {
         Ok(())
     })?;
     let single_tok_s = decode(&mut model, task, 1)?;
-    // Its caches cannot be copied from outside: the group's prompt is computed for every sample, before the clock starts.
+    // Its caches cannot be copied from outside: the group's prompt is computed for every sample,
+    // before the clock starts.
     model.clear_kv_cache();
     model.forward(&shared.repeat((samples, 1))?, 0)?;
     let group_tok_s = decode(&mut model, task, samples)?;
@@ -54,8 +55,8 @@ fn rows(tokens: &[u32], count: usize) -> candle_core::Result<Tensor> {
     Tensor::new(tokens, &Device::Cpu)?.unsqueeze(0)?.repeat((count, 1))
 }
 
-/// `config.json`, with what candle wants to be told although Qwen3 has it no other way. Positions are those of the task: a table of
-/// rotations for all 40,960 would only take memory.
+/// `config.json`, with what candle wants to be told although Qwen3 has it no other way. Positions
+/// are those of the task: a table of rotations for all 40,960 would only take memory.
 fn config(dir: &Path, positions: usize) -> anyhow::Result<Config> {
     let path = dir.join("config.json");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;

@@ -1,4 +1,5 @@
-//! A Hugging Face directory of the Qwen3 form as GGUF: the same numbers, norms widened to f32 as llama.cpp wants them.
+//! A Hugging Face directory of the Qwen3 form as GGUF: the same numbers, norms widened to f32
+//! as llama.cpp wants them.
 
 use anyhow::{Context as _, bail, ensure};
 use candle_core::Device;

@@ -16,13 +16,15 @@ use std::num::NonZeroU32;
 /// Tokens of a call, and of a part of it that is computed at once: the program's own choices.
 const BATCH: u32 = 2048;
 const MICRO_BATCH: u32 = 512;
-/// All samples share one pool of cells, which holds the prompt once. With a cache for each sample a group took half as long again: the
-/// prompt's cells are copied then, and read sixteen times a step.
+/// All samples share one pool of cells, which holds the prompt once. With a cache for each
+/// sample a group took half as long again: the prompt's cells are copied then, and read
+/// sixteen times a step.
 const UNIFIED: bool = true;
 /// llama.cpp makes room for whole blocks of this many tokens.
 const BLOCK: usize = 256;
-/// Ways to compute attention, by their numbers in llama.cpp. Which is faster differs between prefill and decoding and from processor to
-/// processor, so both are measured, and the faster one counts.
+/// Ways to compute attention, by their numbers in llama.cpp. Which is faster differs
+/// between prefill and decoding and from processor to processor, so both are measured, and
+/// the faster one counts.
 const ATTENTION: [(&str, i32); 2] = [("plain", 0), ("flash", 1)];
 
 /// Feeds prompt and given tokens through llama.cpp in bf16, and times them.
@@ -95,8 +97,8 @@ fn decode(context: &mut LlamaContext<'_>, task: &PeerTask, samples: usize) -> an
     })
 }
 
-/// Feeds one sequence with tokens from position `first` on, or each of `samples` sequences with one token at that position. Logits are
-/// computed behind the last token of each.
+/// Feeds one sequence with tokens from position `first` on, or each of `samples` sequences with one
+/// token at that position. Logits are computed behind the last token of each.
 fn feed(context: &mut LlamaContext<'_>, tokens: &[u32], samples: usize, first: usize) -> anyhow::Result<()> {
     let mut batch = LlamaBatch::new(tokens.len(), 1);
     for (at, &token) in tokens.iter().enumerate() {

@@ -1,6 +1,8 @@
-//! Other engines, driven as `cargo lab bench rollout` drives ours: each run is a process that prints one JSON line.
+//! Other engines, driven as `cargo lab bench rollout` drives ours: each run is a process that
+//! prints one JSON line.
 //!
-//! - `echo-peers gguf DIR FILE`: the model of a Hugging Face directory as the GGUF that llama.cpp reads, the same numbers in bf16;
+//! - `echo-peers gguf DIR FILE`: the model of a Hugging Face directory as the GGUF that llama.cpp
+//!   reads, the same numbers in bf16;
 //! - `echo-peers candle TASK`, `echo-peers llama TASK`: prefill and decode as [`task::PeerTask`] says.
 
 mod candle;
@@ -14,7 +16,8 @@ use anyhow::bail;
 use std::path::Path;
 use task::PeerTask;
 
-/// candle asks for new memory for every tensor. From the system's allocator a third of its time went into pages.
+/// candle asks for new memory for every tensor. From the system's allocator a third of its
+/// time went into pages.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

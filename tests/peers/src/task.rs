@@ -18,7 +18,8 @@ pub struct PeerTask {
     pub gguf: PathBuf,
     /// The prompt that all samples share.
     pub prompt: Vec<u32>,
-    /// By position: the token of each sample, fed instead of drawn ones. So a peer is not charged for its sampler.
+    /// By position: the token of each sample, fed instead of drawn ones. So a peer is not
+    /// charged for its sampler.
     pub given: Vec<Vec<u32>>,
     /// Threads that the engine computes with.
     pub threads: usize,
@@ -33,7 +34,8 @@ pub struct Rates {
     pub single_tok_s: f64,
     /// Decoding the group, all of its samples together.
     pub group_tok_s: f64,
-    /// Log-prob of the first given token behind the prompt: everybody has computed the same model if they agree.
+    /// Log-prob of the first given token behind the prompt: everybody has computed the same
+    /// model if they agree.
     pub logprob: f64,
     /// Versions, flags and settings.
     pub about: Value,

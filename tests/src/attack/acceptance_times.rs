@@ -1,15 +1,17 @@
 //! How long groups of honest volunteers take to be accepted, during floods and between them.
 
-/// Looks after a flood has begun that are left out: the first falls up to one pause behind that, what is read then may be a pause old, and so may
-/// what the second is compared with.
+/// Looks after a flood has begun that are left out: the first falls up to one pause behind that,
+/// what is read then may be a pause old, and so may what the second is compared with.
 const UNSETTLED: u32 = 2;
-/// Looks after one has ended that are left out: so much longer may groups have waited that were sent during the flood.
+/// Looks after one has ended that are left out: so much longer may groups have waited that were
+/// sent during the flood.
 const UNSETTLED_CALM: u32 = 4;
 /// Calm that had fewer groups says nothing about the floods beside it.
 const MIN_GROUPS: u64 = 20;
 /// As many floods have to be compared before something is said: half of those of the whole attack.
 const MIN_FLOODS: usize = 5;
-/// A flood during which fewer groups are accepted than this share of what is around it starves the volunteers.
+/// A flood during which fewer groups are accepted than this share of what is around
+/// it starves the volunteers.
 const STARVED: f64 = 0.5;
 
 /// How many groups were accepted, and how long they waited.
@@ -89,8 +91,8 @@ impl Waits {
         all.mean_s().map(|mean| mean * 1e3)
     }
 
-    /// Each flood beside the calm before and after it, as verifiers are asked about fewer and fewer groups while a run goes on. `None` where
-    /// fewer than [`MIN_FLOODS`] can be compared.
+    /// Each flood beside the calm before and after it, as verifiers are asked about fewer and fewer
+    /// groups while a run goes on. `None` where fewer than [`MIN_FLOODS`] can be compared.
     #[must_use]
     pub fn delay(&self) -> Option<FloodDelay> {
         let mut delay = FloodDelay { ratios: Vec::new(), starved: 0 };
@@ -109,7 +111,8 @@ impl Waits {
         (delay.ratios.len().max(delay.starved) >= MIN_FLOODS).then_some(delay)
     }
 
-    /// One flood for each of these means, in milliseconds, with calm of 100 ms around them, and as many groups in each flood as in a calm.
+    /// One flood for each of these means, in milliseconds, with calm of 100 ms around them, and as
+    /// many groups in each flood as in a calm.
     #[cfg(test)]
     pub(super) fn of_floods(flooded_ms: &[u64], groups: u64) -> Self {
         let mut waits = Self::default();

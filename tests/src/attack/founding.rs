@@ -8,8 +8,8 @@ use echo_learner::founding;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// Founds a run with these settings in the directory of one network, and copies it into that of another: key, charter and starting policy
-/// are the same, and so are all prompts.
+/// Founds a run with these settings in the directory of one network, and copies it into that of
+/// another: key, charter and starting policy are the same, and so are all prompts.
 pub(super) fn found(settings: &Table, one: &Path, other: &Path) -> anyhow::Result<()> {
     let [one, other] = [NetworkLayout::create(one)?.run_dir(), NetworkLayout::create(other)?.run_dir()];
     let mut settings = settings.clone();

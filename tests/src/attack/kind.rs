@@ -2,7 +2,8 @@
 
 use echo_protocol::work::submission::RefuseReason;
 
-/// One way of lying. All but the first few are told with a group that would be accepted, of which one thing is false.
+/// One way of lying. All but the first few are told with a group that would be accepted, of which
+/// one thing is false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LieKind {
     /// Nested CBOR that is no group.
@@ -47,7 +48,8 @@ pub enum LieKind {
     MadeUpLogprobs,
     /// The task's solution in place of every sample, with the policy's log-probabilities of it.
     CopiedAnswer,
-    /// Samples drawn at another temperature, with the log-probabilities that the order's temperature gives them.
+    /// Samples drawn at another temperature, with the log-probabilities that the
+    /// order's temperature gives them.
     OtherTemperature,
     /// Of every four draws the one with the best reward: randomness that is not the order's.
     BestOfFour,

@@ -40,8 +40,9 @@ impl Scene {
         Self { list, snapshots, learner, ledger, overheard, friends, flooded }
     }
 
-    /// Joins the run under this key: the way of the list and the DHT until somebody has found the learner, then straight. Heartbeats are
-    /// the caller's: [`LearnerConnection::newest`](crate::harness::liar::LearnerConnection::newest) sends one.
+    /// Joins the run under this key: the way of the list and the DHT until somebody has found the
+    /// learner, then straight. Heartbeats are the caller's:
+    /// [`LearnerConnection::newest`](crate::harness::liar::LearnerConnection::newest) sends one.
     pub(super) async fn join(&self, secret: [u8; 32]) -> anyhow::Result<Liar> {
         let found = lock(&self.learner).clone();
         if let Some(address) = found {
@@ -96,7 +97,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The key of one of the members: `part` is what it does, `number` which of several it is, `identity` which of its keys.
+/// The key of one of the members: `part` is what it does, `number` which of several it is,
+/// `identity` which of its keys.
 pub(super) fn secret(part: u8, number: usize, identity: u64) -> [u8; 32] {
     let mut secret = [part; 32];
     secret[..8].copy_from_slice(&(number as u64).to_le_bytes());
@@ -104,7 +106,8 @@ pub(super) fn secret(part: u8, number: usize, identity: u64) -> [u8; 32] {
     secret
 }
 
-/// Sends a frame once. Whether the answer leaves the order open is told too: it does unless it names it and settles it.
+/// Sends a frame once. Whether the answer leaves the order open is told too: it does unless it
+/// names it and settles it.
 pub(super) async fn offer(member: &mut Liar, frame: &[u8]) -> (Told, bool) {
     let answer = timeout(ANSWER_WITHIN, member.offer(frame)).await;
     answered(member, answer)

@@ -16,8 +16,9 @@ use tokio::task::block_in_place;
 
 /// Loads each version once for everybody.
 ///
-/// The manifest comes over the network. The chunks are read where the learner keeps them, so that whoever lies takes no place in the
-/// forwarding of snapshots from a volunteer: lies about chunks are told elsewhere.
+/// The manifest comes over the network. The chunks are read where the learner keeps them, so
+/// that whoever lies takes no place in the forwarding of snapshots from a volunteer: lies about
+/// chunks are told elsewhere.
 pub(super) struct LoadedSnapshots {
     chunks: PathBuf,
     newest: Mutex<Option<Arc<Policy>>>,

@@ -1,4 +1,5 @@
-//! Looks at honest volunteers while an attack goes on: how many of their groups were accepted, and after what time.
+//! Looks at honest volunteers while an attack goes on: how many of their groups were accepted,
+//! and after what time.
 
 use super::acceptance_times::Accepted;
 use super::shared_state::Scene;

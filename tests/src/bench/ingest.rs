@@ -1,9 +1,11 @@
 //! What a learner takes in, against bare verification of the same signatures.
 //!
-//! A real learner in a process of its own, on loopback; clients with a connection each deliver groups that were made and signed before
-//! the clock starts, with as many under way as a node has. A group counts when its acknowledgement is back, which is after
-//! it was verified, judged again and made durable; after every round the learner is killed, and its store is asked whether it has them all. The
-//! clients run on the same cores. By turns, all cores do nothing but verify the same signatures, over messages that were hashed before.
+//! A real learner in a process of its own, on loopback; clients with a connection each deliver
+//! groups that were made and signed before the clock starts, with as many under way as a node has.
+//! A group counts when its acknowledgement is back, which is after it was verified, judged again
+//! and made durable; after every round the learner is killed, and its store is asked whether it has
+//! them all. The clients run on the same cores. By turns, all cores do nothing but verify the same
+//! signatures, over messages that were hashed before.
 
 use super::signed_clients::BenchClients;
 use crate::harness::binaries::Binaries;

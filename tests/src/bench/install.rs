@@ -1,9 +1,12 @@
-//! What a newer policy costs a node when it is installed, in memory and in time, and what memory becomes over many orders.
+//! What a newer policy costs a node when it is installed, in memory and in time, and what memory
+//! becomes over many orders.
 //!
-//! First, a snapshot lies in a chunk store under a signed manifest. It is installed as a node does it, while responses are generated under the
-//! version before, and takes over between two tokens; once with their caches kept, which shows the change of weights alone, and once with
-//! caches computed anew, as runs do unless told otherwise. Then orders go through a node's own worker and outbox, with newer versions on the way.
-//! All of it in this process, whose memory is watched: its own, and that which files hold as well.
+//! First, a snapshot lies in a chunk store under a signed manifest. It is installed as a node does
+//! it, while responses are generated under the version before, and takes over between two tokens;
+//! once with their caches kept, which shows the change of weights alone, and once with caches
+//! computed anew, as runs do unless told otherwise. Then orders go through a node's own worker and
+//! outbox, with newer versions on the way. All of it in this process, whose memory is watched: its
+//! own, and that which files hold as well.
 
 mod orders;
 mod run_dirs;

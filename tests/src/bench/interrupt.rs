@@ -1,13 +1,16 @@
-//! What a newer policy costs the responses that are being generated: those that are interrupted, against those that are waited for.
+//! What a newer policy costs the responses that are being generated: those that are interrupted,
+//! against those that are waited for.
 //!
-//! The same orders with the same seeds are generated to their ends in four ways: without any newer policy; with caches that are computed
-//! anew under it; with caches that are kept; and with a generation that begins nothing new until all that is in flight has ended, and changes
-//! the policy then (the baseline of AReaL, §7.5). Lengths have a long tail, as those of answers that think have. Newer policies come as a
-//! learner makes them, of what was generated: after equally many finished orders in all ways. Their weights are those of the first, as
-//! neither times nor lengths depend on what weights say.
+//! The same orders with the same seeds are generated to their ends in four ways: without any newer
+//! policy; with caches that are computed anew under it; with caches that are kept; and with a
+//! generation that begins nothing new until all that is in flight has ended, and changes the policy
+//! then (the baseline of AReaL, §7.5). Lengths have a long tail, as those of answers that think
+//! have. Newer policies come as a learner makes them, of what was generated: after equally many
+//! finished orders in all ways. Their weights are those of the first, as neither times nor lengths
+//! depend on what weights say.
 //!
-//! What counts is the better of the two interruptible ways, as an operator chooses one: computing anew pays where reading is much cheaper
-//! than generating, as on GPUs, and keeping everywhere.
+//! What counts is the better of the two interruptible ways, as an operator chooses one: computing
+//! anew pays where reading is much cheaper than generating, as on GPUs, and keeping everywhere.
 
 use super::rollout::Size;
 use crate::harness::cargo::workspace_root;
@@ -29,7 +32,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Rollouts a second over those of who waits, at least, of the better interruptible way (AReaL, §7.5: 12 to 17 %).
+/// Rollouts a second over those of who waits, at least, of the better interruptible way (AReaL,
+/// §7.5: 12 to 17 %).
 const MIN_GAIN: f64 = 1.12;
 /// The longest response over the median one.
 const TAIL: f64 = 16.0;
@@ -126,7 +130,8 @@ impl Work {
 /// Generates the same orders in every way, by turns, and compares rollouts a second.
 ///
 /// # Errors
-/// When the model cannot be made, or the engine fails, or a way of meeting newer policies changes how long responses are.
+/// When the model cannot be made, or the engine fails, or a way of meeting newer policies changes
+/// how long responses are.
 pub fn run(bench: &InterruptBench, console: &Console) -> anyhow::Result<CommandReport> {
     generation::set_threads(bench.threads)?;
     let home = workspace_root().join("target/peers");

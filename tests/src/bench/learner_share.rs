@@ -1,19 +1,23 @@
-//! The learner's share: what the rest of the learner costs beside its updates, while 1,000 trajectories a second come in.
+//! The learner's share: what the rest of the learner costs beside its updates, while 1,000
+//! trajectories a second come in.
 //!
-//! One learner, in a process of its own, makes updates in blocks, by turns. In a **quiet** block the groups that an update lacks are
-//! delivered before it begins, and none come in during it. In a **busy** block groups are offered and acknowledged at 1,000 trajectories a
-//! second from before its first update begins until after its last one has ended; what then waits is used by the quiet block that follows.
-//! A bench whose learner acknowledged less fails. The update under way when the offering begins or ends is counted nowhere.
+//! One learner, in a process of its own, makes updates in blocks, by turns. In a **quiet** block
+//! the groups that an update lacks are delivered before it begins, and none come in during it. In a
+//! **busy** block groups are offered and acknowledged at 1,000 trajectories a second from before
+//! its first update begins until after its last one has ended; what then waits is used by the quiet
+//! block that follows. A bench whose learner acknowledged less fails. The update under way when the
+//! offering begins or ends is counted nowhere.
 //!
-//! How long an update takes **alone** is what those of quiet blocks take beside which no checkpoint was written and nothing published: the
-//! second of each publication period, if the release was over before it. All that busy blocks take beyond that, but for waiting, is the
-//! learner's share:
+//! How long an update takes **alone** is what those of quiet blocks take beside which no checkpoint
+//! was written and nothing published: the second of each publication period, if the release was
+//! over before it. All that busy blocks take beyond that, but for waiting, is the learner's share:
 //!
-//! - **outside**: seconds of the learning thread in which it neither updated nor waited for work (forming and reading batches, locks, copies
-//!   for checkpoints, metrics);
-//! - **slowdown**: by how much the updates themselves take longer than alone (medians), as intake, checkpoints and publications run on the
-//!   same cores, less the processor time of the clients: in a run these are computers of others. Both are reported. Updates that happen to
-//!   be faster do not pay for what is outside.
+//! - **outside**: seconds of the learning thread in which it neither updated nor waited for work
+//!   (forming and reading batches, locks, copies for checkpoints, metrics);
+//! - **slowdown**: by how much the updates themselves take longer than alone (medians), as intake,
+//!   checkpoints and publications run on the same cores, less the processor time of the clients: in
+//!   a run these are computers of others. Both are reported. Updates that happen to be faster do
+//!   not pay for what is outside.
 
 use super::signed_clients::BenchClients;
 use crate::harness::binaries::Binaries;
@@ -46,7 +50,8 @@ const HEADROOM: f64 = 1.25;
 const MAX_SHARE: f64 = 0.05;
 /// Clients, each with a connection and a key of its own.
 const CLIENTS: usize = 8;
-/// Updates of the run, and S: more than are ever made, so that neither the run ends nor a group becomes too old.
+/// Updates of the run, and S: more than are ever made, so that neither the run ends nor a
+/// group becomes too old.
 const RUN_UPDATES: u64 = 100_000;
 /// An update ends within this time.
 const UPDATE_LIMIT: Duration = Duration::from_secs(120);
@@ -54,7 +59,8 @@ const UPDATE_LIMIT: Duration = Duration::from_secs(120);
 /// How many updates are compared, of what size.
 #[derive(Args, Clone, Debug)]
 pub struct ShareBench {
-    /// Pairs of a quiet and a busy block; the median of pairs counts. Fewer than a dozen are worth no more than ± 3 %.
+    /// Pairs of a quiet and a busy block; the median of pairs counts. Fewer than a dozen are worth
+    /// no more than ± 3 %.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: u16,
     /// Updates of a block.
@@ -125,15 +131,16 @@ fn alone(pairs: &[Pair]) -> f64 {
     median(pairs.iter().flat_map(|pair| pair.quiet.alone_s.clone()))
 }
 
-/// By how much busy updates take longer than alone, clients included, as a share of the time in which the learner did not wait; negative
-/// where they were faster.
+/// By how much busy updates take longer than alone, clients included, as a share of the time in
+/// which the learner did not wait; negative where they were faster.
 fn slowdown(pairs: &[Pair]) -> f64 {
     let busy = median(pairs.iter().flat_map(|pair| pair.busy.each_s.clone()));
     (busy - alone(pairs)) / busy * (1.0 - median(pairs.iter().map(|pair| pair.busy.outside())))
 }
 
-/// Versions whose row was written before that of the first update of theirs: whose release took no longer than that update. (A row is
-/// written when the learning thread next looks: behind the update during which the release ended.)
+/// Versions whose row was written before that of the first update of theirs: whose release took no
+/// longer than that update. (A row is written when the learning thread next looks: behind the
+/// update during which the release ended.)
 fn released_early(metrics: &Path) -> anyhow::Result<BTreeSet<u64>> {
     let (mut early, mut newest) = (BTreeSet::new(), 0);
     for row in metrics::rows(metrics)? {
@@ -149,7 +156,8 @@ fn released_early(metrics: &Path) -> anyhow::Result<BTreeSet<u64>> {
 /// Measures block by block.
 ///
 /// # Errors
-/// When something cannot be started, a group is refused, an update does not come, or offering ended too early.
+/// When something cannot be started, a group is refused, an update does not come, or
+/// offering ended too early.
 pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<CommandReport> {
     Binaries::locate_or_build(console, false).await?;
     let scratch = tempfile::tempdir()?;
@@ -217,7 +225,8 @@ impl Course {
         Ok(())
     }
 
-    /// A block during whose updates groups come in all the time; `quiet`, the one before it, tells how long updates take.
+    /// A block during whose updates groups come in all the time; `quiet`, the one before it, tells
+    /// how long updates take.
     async fn busy(&mut self, updates: u64, quiet: Block) -> anyhow::Result<Pair> {
         let batch_s = (self.groups * GROUP_SIZE as u64) as f64 / OFFERED;
         let update_s = (quiet.update_s + quiet.outside_s) / quiet.each_s.len() as f64;

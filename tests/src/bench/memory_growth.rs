@@ -22,12 +22,14 @@ struct Sweep {
     name: &'static str,
     sizes: [usize; 3],
     setting: fn(usize) -> StepSetting,
-    /// Whether memory may not grow with it. Where it may, it has to: or what was measured is not what a step takes.
+    /// Whether memory may not grow with it. Where it may, it has to: or what was measured is not
+    /// what a step takes.
     bounded: bool,
 }
 
 impl Sweep {
-    /// How memory grew from the smallest size to the largest, and whether it should have. What holds nothing grows by no factor.
+    /// How memory grew from the smallest size to the largest, and whether it should have. What
+    /// holds nothing grows by no factor.
     fn judge(&self, working_mb: &[f64; 3]) -> (f64, bool) {
         let [first, _, last] = *working_mb;
         let growth = last / first;

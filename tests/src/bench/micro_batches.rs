@@ -1,7 +1,8 @@
-//! Dynamic micro-batches (AReaL, algorithm 1) against fixed ones, on lengths with a long tail and within the same memory.
+//! Dynamic micro-batches (AReaL, algorithm 1) against fixed ones, on lengths with a long tail and
+//! within the same memory.
 //!
-//! A fixed number of sequences must leave room for the longest of all, whichever comes; a token budget is filled with what there is.
-//! Neither pads.
+//! A fixed number of sequences must leave room for the longest of all, whichever comes; a token
+//! budget is filled with what there is. Neither pads.
 
 use super::step::{self, Split, StepFigures, StepSetting};
 use crate::harness::machine;
@@ -56,7 +57,8 @@ pub fn run(steps: usize, rounds: usize, console: &Console) -> anyhow::Result<Com
     Ok(CommandReport { passed: speed >= MIN_SPEED && memory > 0.0 && memory <= MAX_MEMORY, json })
 }
 
-/// Quantiles of the log-normal distribution, none longer than [`LONGEST`], in an order that is not that of lengths.
+/// Quantiles of the log-normal distribution, none longer than [`LONGEST`], in an order that is
+/// not that of lengths.
 fn lengths() -> Vec<usize> {
     let quantile = |rank: usize| {
         let share = (rank as f64 + 0.5) / SEQUENCES as f64;

@@ -1,11 +1,13 @@
 //! Our engine against others on the same model, prompt and number of tokens, by turns.
 //!
-//! All read one directory of seeded random bf16 weights ([these](crate::models::random_weights)). A group of samples shares a prompt, which every engine that can
-//! computes once; no token ends a sample. Each run is a process of its own: it warms up, then times the prompt, one sample, and the group.
-//! Peers that offer no sampler of their own kind are fed with given tokens, so that what they are charged with is the model alone; ours
-//! draws, and reports both log-probs.
+//! All read one directory of seeded random bf16 weights ([these](crate::models::random_weights)). A
+//! group of samples shares a prompt, which every engine that can computes once; no token ends a
+//! sample. Each run is a process of its own: it warms up, then times the prompt, one sample, and
+//! the group. Peers that offer no sampler of their own kind are fed with given tokens, so that what
+//! they are charged with is the model alone; ours draws, and reports both log-probs.
 //!
-//! Before each round this process measures what the machine allows ([`super::roofline`]), as machines change their speed.
+//! Before each round this process measures what the machine allows ([`super::roofline`]), as
+//! machines change their speed.
 
 mod ours;
 mod peer;

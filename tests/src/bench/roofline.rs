@@ -88,7 +88,8 @@ impl WithSimd for Products {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
-        // As many sums as the registers hold beside a row's vector and a few of columns: 32 registers in AVX-512, 16 elsewhere.
+        // As many sums as the registers hold beside a row's vector and a few of columns: 32
+        // registers in AVX-512, 16 elsewhere.
         if S::F32_LANES >= 16 { tiles::<S, 4, 6>(simd) } else { tiles::<S, 4, 3>(simd) }
     }
 }

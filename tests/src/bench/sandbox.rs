@@ -1,7 +1,8 @@
 //! What isolation costs, against bubblewrap doing the same with the same root, by turns.
 //!
-//! Bubblewrap gives namespaces and a read-only root. Ours gives Landlock, a filter of system calls, a control group and limits on top. Both
-//! collect what the program writes. What bubblewrap has no counterpart for is held to a figure: small judgings, many inputs, and
+//! Bubblewrap gives namespaces and a read-only root. Ours gives Landlock, a filter of system
+//! calls, a control group and limits on top. Both collect what the program writes. What
+//! bubblewrap has no counterpart for is held to a figure: small judgings, many inputs, and
 //! instances of WebAssembly verifiers.
 
 mod bubblewrap;
@@ -75,7 +76,8 @@ struct Round {
 /// Measures round by round.
 ///
 /// # Errors
-/// When programs cannot be isolated here, bubblewrap or Python is not installed, or something does not end as it should.
+/// When programs cannot be isolated here, bubblewrap or Python is not installed, or something does
+/// not end as it should.
 pub fn run(bench: SandboxBench, console: &Console) -> anyhow::Result<CommandReport> {
     let requirements = Requirements::default();
     let sandbox = Arc::new(Sandbox::open(&requirements)?);

@@ -1,4 +1,5 @@
-//! A real learner in a process of its own, and clients with groups for it that were made and signed beforehand.
+//! A real learner in a process of its own, and clients with groups for it that were
+//! made and signed beforehand.
 
 use crate::harness::binaries::Binaries;
 use crate::harness::liar::{Liar, PATIENCE};
@@ -28,8 +29,8 @@ struct Member {
 }
 
 impl BenchClients {
-    /// Starts a learner with a run file in `dir`, connects `clients`, and has each make its share of `groups` groups with `wrong` as the
-    /// wrong answer. The learner is idle when this returns.
+    /// Starts a learner with a run file in `dir`, connects `clients`, and has each make its share
+    /// of `groups` groups with `wrong` as the wrong answer. The learner is idle when this returns.
     /// Fails when something cannot be started, or does not come in time.
     pub(super) async fn assemble(
         dir: &Path,
@@ -57,8 +58,8 @@ impl BenchClients {
         Ok(crew)
     }
 
-    /// Has each client make its share of `groups` more groups, with `wrong` as the wrong answer. Where they are delivered in parts, the
-    /// clients' shares of these have to add up to the same.
+    /// Has each client make its share of `groups` more groups, with `wrong` as the wrong answer.
+    /// Where they are delivered in parts, the clients' shares of these have to add up to the same.
     /// Fails when the learner leases too few orders.
     pub(super) async fn prepare(&mut self, groups: usize, wrong: &str) -> anyhow::Result<()> {
         let clients = self.members.len();
@@ -72,8 +73,8 @@ impl BenchClients {
         self.members.iter().flat_map(|member| &member.frames).map(Vec::as_slice)
     }
 
-    /// Delivers `groups` groups, each client its share: at `rate` groups a second in all, or as fast as they are acknowledged.
-    /// Fails when one is not accepted.
+    /// Delivers `groups` groups, each client its share: at `rate` groups a second in all, or as
+    /// fast as they are acknowledged. Fails when one is not accepted.
     pub(super) async fn deliver(&mut self, groups: usize, rate: Option<f64>) -> anyhow::Result<()> {
         let clients = self.members.len();
         let pace = rate.map(|rate| Duration::from_secs_f64(clients as f64 / rate));

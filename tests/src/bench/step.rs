@@ -1,7 +1,8 @@
-//! Training steps of a 17 million parameter policy, in a process of their own that reports how fast it was and what it held.
+//! Training steps of a 17 million parameter policy, in a process of their own that reports how fast
+//! it was and what it held.
 //!
-//! Qwen3 form (hidden 384, 8 layers, tied), f32, PPO's clipped loss around the current policy, AdamW: what PyTorch does in
-//! `tests/peers/torch_step.py`.
+//! Qwen3 form (hidden 384, 8 layers, tied), f32, PPO's clipped loss around the current policy,
+//! AdamW: what PyTorch does in `tests/peers/torch_step.py`.
 
 use super::memory;
 use crate::harness::statistics;

@@ -1,7 +1,7 @@
 //! A training step against PyTorch's: the same model, packed batch and loss, by turns.
 //!
-//! Each run is a process of its own, which reports the median of its steps and how much memory it took beyond what it held before the
-//! first.
+//! Each run is a process of its own, which reports the median of its steps and how much memory it
+//! took beyond what it held before the first.
 
 use super::step::{self, Split, StepFigures, StepSetting};
 use crate::harness::machine;

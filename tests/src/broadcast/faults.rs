@@ -6,7 +6,8 @@ use echo_protocol::wire::rng::Draws;
 
 /// Random kills fall between these shares of T*: within the transfer, even if it reaches the bound.
 const KILLS_WITHIN: [f64; 2] = [0.1, 0.9];
-/// `--slow` and `--gone` happen at this share of T*: rates have settled, and there is enough left to see them recover.
+/// `--slow` and `--gone` happen at this share of T*: rates have settled, and there is enough left
+/// to see them recover.
 const MIDWAY: f64 = 0.4;
 /// How long one that comes back is away, in milliseconds.
 const AWAY_MS: [i64; 2] = [500, 2000];

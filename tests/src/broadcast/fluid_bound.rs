@@ -1,4 +1,5 @@
-//! The fluid bound: no protocol brings a snapshot to everyone sooner than T* = max{F/B0, F/d_min, N·F/(B0 + ΣB_up)}.
+//! The fluid bound: no protocol brings a snapshot to everyone sooner than T* = max{F/B0,
+//! F/d_min, N·F/(B0 + ΣB_up)}.
 
 use echo_protocol::wire::rate::BytesPerSec;
 
@@ -11,7 +12,8 @@ pub(super) struct FluidBound {
     pub(super) source_up: BytesPerSec,
     /// Those that are to end complete.
     pub(super) nodes: Vec<BoundNode>,
-    /// From this moment on (seconds), all uplinks together, the source's included, are this many bytes per second.
+    /// From this moment on (seconds), all uplinks together, the source's included, are this
+    /// many bytes per second.
     pub(super) capacity_change: Option<(f64, f64)>,
 }
 
@@ -29,9 +31,11 @@ pub(super) struct BoundNode {
 impl FluidBound {
     /// T*: the bound for the last node, in seconds after publication.
     ///
-    /// With a change of capacity on the way, the third term is the moment at which N·F bytes can have been sent. A node that was away
-    /// cannot be complete before its downtime and F/d. Nodes that are killed for good are not counted, neither what they should have
-    /// received nor what they could have sent: with them as senders the bound would be lower by what they sent while they lived.
+    /// With a change of capacity on the way, the third term is the moment at which N·F bytes
+    /// can have been sent. A node that was away cannot be complete before its downtime and F/d.
+    /// Nodes that are killed for good are not counted, neither what they should have received
+    /// nor what they could have sent: with them as senders the bound would be lower by what
+    /// they sent while they lived.
     pub(super) fn seconds(&self) -> f64 {
         let bytes = self.bytes as f64;
         let source = self.source_up.0 as f64;

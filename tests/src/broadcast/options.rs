@@ -55,8 +55,8 @@ pub enum RaceSnapshots {
     Random {
         /// Size of the policy in bytes; the model's form allows it within a few per cent.
         bytes: u64,
-        /// With `Some(v)`, versions up to `v` are on all nodes before, each a small update of the one before, and the one that is timed is
-        /// a small update of `v`.
+        /// With `Some(v)`, versions up to `v` are on all nodes before, each a small update of the
+        /// one before, and the one that is timed is a small update of `v`.
         delta_from: Option<u64>,
     },
     /// Policies as they are: the nodes hold the first when the second is published.

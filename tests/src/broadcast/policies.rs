@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 const MAX_VERSIONS: u64 = 64;
 /// Bytes of one parameter in bf16.
 const PARAMETER: u64 = 2;
-/// An update moves one parameter in so many, by one step of bf16: about what AdamW at 1e-6 does in two updates.
+/// An update moves one parameter in so many, by one step of bf16: about what AdamW at 1e-6
+/// does in two updates.
 const UNCHANGED: u64 = 100;
 
 /// The policies of a broadcast, oldest first; the last is the one that is timed.

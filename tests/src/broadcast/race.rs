@@ -243,7 +243,8 @@ fn due(schedule: &mut FaultSchedule, elapsed: f64) -> Option<RaceFault> {
     (elapsed >= *at).then(|| schedule.remove(0).1)
 }
 
-/// Says which host the i-th forwarder is: the one that has sent the i-th most since publication. Without counters, it is node i.
+/// Says which host the i-th forwarder is: the one that has sent the i-th most since publication.
+/// Without counters, it is node i.
 fn aim(fault: RaceFault, samples: &Samples, published: UnixMillis) -> RaceFault {
     let host = |forwarder: usize| {
         let (Some(first), Some(last)) = (samples.at(published), samples.last()) else { return forwarder + 1 };

@@ -1,10 +1,12 @@
 //! How long a fault is felt.
 //!
-//! A node is *affected* when, within [`NOTICE_S`] seconds after the fault, what it receives in a window of [`WINDOW_S`] falls below
-//! [`FELT`] of its rate before the fault (the mean of up to [`BEFORE_S`] seconds). It has *recovered* at the end of the first later window
-//! in which it receives [`FULL`] of the lower of two rates again: its rate before, and what the fluid bound leaves every node after the
-//! fault. A node that is complete needs nothing any more: it has recovered at the latest then. The recovery time is that of the last
-//! affected node, from the fault on; 0 if nobody felt it.
+//! A node is *affected* when, within [`NOTICE_S`] seconds after the fault, what it receives in a
+//! window of [`WINDOW_S`] falls below [`FELT`] of its rate before the fault (the mean of up to
+//! [`BEFORE_S`] seconds). It has *recovered* at the end of the first later window in which it
+//! receives [`FULL`] of the lower of two rates again: its rate before, and what the fluid bound
+//! leaves every node after the fault. A node that is complete needs nothing any more: it has
+//! recovered at the latest then. The recovery time is that of the last affected node, from the
+//! fault on; 0 if nobody felt it.
 
 /// The window over which rates are taken, in seconds.
 pub(super) const WINDOW_S: f64 = 0.5;
@@ -36,7 +38,8 @@ pub(super) struct Recovery {
     pub(super) recovery_s: Option<f64>,
 }
 
-/// The recovery of all `courses` from a fault at `fault_s`, where `sustainable` bytes a second are possible for each after it.
+/// The recovery of all `courses` from a fault at `fault_s`, where `sustainable` bytes a second are
+/// possible for each after it.
 pub(super) fn recovery(courses: &[DownloadCourse], fault_s: f64, sustainable: f64) -> Recovery {
     let affected: Vec<_> =
         courses.iter().filter_map(|course| course.recovery(fault_s, sustainable)).collect();

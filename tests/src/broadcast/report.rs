@@ -9,7 +9,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// One race. `null` is what could not be measured: bytes of interfaces on loopback, or what an outside system does not tell.
+/// One race. `null` is what could not be measured: bytes of interfaces on loopback, or what an
+/// outside system does not tell.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RaceRow {
     /// The system that raced, as the command line names it.
@@ -54,7 +55,8 @@ pub(super) struct RaceRow {
     pub(super) congestion: Option<String>,
     /// What all hosts wrote to: `memory` or `disk`.
     pub(super) stores: &'static str,
-    /// Where programs keep their caps alone: what passed in the busiest second of a cap, over the cap; the largest of all hosts.
+    /// Where programs keep their caps alone: what passed in the busiest second of a cap, over the
+    /// cap; the largest of all hosts.
     pub(super) busiest_second: Option<Busiest>,
     /// What plain TCP carried over the same links just before.
     pub(super) tcp_copy: Option<LinkCheck>,
@@ -167,7 +169,8 @@ impl RaceRow {
     }
 }
 
-/// One race as it is; of several, the one with the median T_bcast of each mode, the first mode's on top, and all of them in `races`.
+/// One race as it is; of several, the one with the median T_bcast of each mode, the first mode's on
+/// top, and all of them in `races`.
 pub(super) fn sum_up(broadcast: &Broadcast, rows: &[RaceRow]) -> CommandReport {
     let passed = !rows.is_empty() && rows.iter().all(RaceRow::passed);
     let shown = |row: &RaceRow| {

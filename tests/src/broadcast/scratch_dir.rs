@@ -1,5 +1,5 @@
-//! Where races write: in memory, if there is room. Hosts that would each have a disk share the one of this machine, and when it falls
-//! behind, all of them stand still at once.
+//! Where races write: in memory, if there is room. Hosts that would each have a disk share the one
+//! of this machine, and when it falls behind, all of them stand still at once.
 
 use super::options::{Broadcast, RaceSnapshots};
 use anyhow::Context as _;
@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 /// The file system in memory that Linux has for everyone.
 const MEMORY: &str = "/dev/shm";
-/// What the names of passing directories begin with: nothing that somebody would name a directory which is to be kept.
+/// What the names of passing directories begin with: nothing that somebody would name a directory
+/// which is to be kept.
 const PREFIX: &str = "echo-broadcast-passing-";
 
 /// A directory that was asked for and is kept, or one that goes when we go.
@@ -19,14 +20,15 @@ pub(super) enum ScratchDir {
     Kept(PathBuf),
     Passing {
         dir: TempDir,
-        /// The directory, locked until this process ends, however it ends. Where directories cannot be locked, nobody sweeps them.
+        /// The directory, locked until this process ends, however it ends. Where directories cannot
+        /// be locked, nobody sweeps them.
         _lock: Option<File>,
     },
 }
 
 impl ScratchDir {
-    /// The directory of `--dir`. Without it, one in `TMPDIR` if that is set, else in memory if a race needs at most half of what is
-    /// available there, else where temporary files go.
+    /// The directory of `--dir`. Without it, one in `TMPDIR` if that is set, else in memory if a
+    /// race needs at most half of what is available there, else where temporary files go.
     pub(super) fn new(broadcast: &Broadcast) -> anyhow::Result<Self> {
         // First, as what lies there takes the room.
         remove_orphans(Path::new(MEMORY));
@@ -106,7 +108,8 @@ fn bytes_in(dir: &Path) -> u64 {
     entries.filter_map(|entry| fs::metadata(entry.path()).ok()).map(|about| about.len()).sum()
 }
 
-/// Half of the memory that is available, or what the file system there has free, if that is less; 0 where the system has none, or does not say.
+/// Half of the memory that is available, or what the file system there has free, if that is less; 0
+/// where the system has none, or does not say.
 fn room_in_memory() -> u64 {
     let free = free_if_memory(Path::new(MEMORY));
     free.map_or(0, |free| free.min(available_memory().unwrap_or(0) / 2))
@@ -118,7 +121,8 @@ fn available_memory() -> Option<u64> {
     let line = all.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let available = line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10;
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    // Control groups of the second and the first version; a container sees its own at the root. No limit is no number, or a huge one.
+    // Control groups of the second and the first version; a container sees its own at the root. No
+    // limit is no number, or a huge one.
     let groups = [
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),

@@ -1,4 +1,5 @@
-//! Many simulated networks of relay machines, each drawn from a seed: loss, delay, reordering, crashes, liars.
+//! Many simulated networks of relay machines, each drawn from a seed: loss,
+//! delay, reordering, crashes, liars.
 
 use crate::output::console::{CommandReport, Console};
 use echo_protocol::dissemination::simulation;
@@ -25,7 +26,8 @@ pub struct Simulate {
 /// What came of one seed, if it is not as it should be.
 type Broken = (u64, String);
 
-/// Simulates on every core. Passes when no rule was broken, every network became complete, and every replay was the same.
+/// Simulates on every core. Passes when no rule was broken, every network became complete, and
+/// every replay was the same.
 #[must_use]
 pub fn run(simulate: Simulate, console: &Console) -> CommandReport {
     let begun = Instant::now();

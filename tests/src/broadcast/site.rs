@@ -1,5 +1,5 @@
-//! Where the processes of a race run: in namespaces with capped links, or, where there are none,
-//! all on loopback.
+//! Where the processes of a race run: in namespaces with capped links, or, where there are
+//! none, all on loopback.
 //!
 //! `links` says which host has which link. May import `options` beside it.
 //!

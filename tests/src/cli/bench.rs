@@ -29,11 +29,14 @@ pub(super) enum BenchCommand {
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
         rounds: u16,
     },
-    /// Tokens a second of the engine against those of others: a group that shares a prompt, on the same seeded random weights.
+    /// Tokens a second of the engine against those of others: a group that shares a prompt, on the
+    /// same seeded random weights.
     Rollout(RolloutOptions),
-    /// Rollouts a second while newer policies come: interrupted between two tokens, against a generation that waits for the longest.
+    /// Rollouts a second while newer policies come: interrupted between two tokens, against a
+    /// generation that waits for the longest.
     Interrupt(InterruptOptions),
-    /// What installing a newer policy takes of memory and time while responses are generated, and memory over many orders.
+    /// What installing a newer policy takes of memory and time while responses are generated, and
+    /// memory over many orders.
     Install(InstallOptions),
     /// Updates with EchoClip against the same without.
     EchoClip {
@@ -43,9 +46,11 @@ pub(super) enum BenchCommand {
     },
     /// What a step's memory grows with: batch, vocabulary, longest sequence.
     Memory,
-    /// Groups that a learner takes in, verifies, makes durable and acknowledges, against bare verification of their signatures.
+    /// Groups that a learner takes in, verifies, makes durable and acknowledges, against bare
+    /// verification of their signatures.
     Ingest(IngestBench),
-    /// Isolated runs against bubblewrap's, judgings of small programs, and instances of WebAssembly verifiers.
+    /// Isolated runs against bubblewrap's, judgings of small programs, and
+    /// instances of WebAssembly verifiers.
     Sandbox(SandboxBench),
     /// What the rest of a learner costs beside its updates, while 1,000 trajectories a second come in.
     Share(ShareBench),
@@ -99,7 +104,8 @@ pub(super) struct RolloutOptions {
     /// Threads of every engine.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// In which numbers ours computes: f32, bf16, int8 or int4. The weights are published in bf16, which torch and llama.cpp compute in
+    /// In which numbers ours computes: f32, bf16, int8 or int4. The weights are published in bf16,
+    /// which torch and llama.cpp compute in
     #[arg(long, default_value_t = Precision::Bf16)]
     precision: Precision,
 }

@@ -56,7 +56,8 @@ pub(super) struct BroadcastOptions {
     /// Put nodes behind masquerading routers.
     #[arg(long, value_name = "K", default_value_t = 0)]
     nat: usize,
-    /// The congestion control that TCP uses on all hosts, such as cubic or bbr; by default that of this system.
+    /// The congestion control that TCP uses on all hosts, such as cubic or bbr; by default
+    /// that of this system.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     congestion: Option<String>,
     /// Leave the links unlimited: only the programs keep to the rates (--max-upload,
@@ -66,7 +67,8 @@ pub(super) struct BroadcastOptions {
     /// Of everything that is drawn: weights, uneven links, faults.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Keep everything (policies, stores, logs) in this directory. By default it is temporary: where TMPDIR says, else in memory if there is room.
+    /// Keep everything (policies, stores, logs) in this directory. By default it is temporary:
+    /// where TMPDIR says, else in memory if there is room.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Use the programs as they are, without building them first.

@@ -22,10 +22,12 @@ Exit codes: 0 all passed, 1 a step failed or was skipped, 2 nothing could be don
 
 #[derive(Debug, Subcommand)]
 pub(super) enum GpuCommand {
-    /// Build the programs with CUDA and pack them with what they need into one archive for a machine with an NVIDIA card.
+    /// Build the programs with CUDA and pack them with what they need into one archive for a
+    /// machine with an NVIDIA card.
     ///
-    /// The compiler is that of an installed CUDA toolkit ($CUDA_HOME, nvcc on the path, /usr/local/cuda), or else NVIDIA's from PyPI, which is
-    /// fetched into the user's cache (1.2 GB). No card is needed.
+    /// The compiler is that of an installed CUDA toolkit ($CUDA_HOME, nvcc on the path,
+    /// /usr/local/cuda), or else NVIDIA's from PyPI, which is fetched into the user's cache (1.2
+    /// GB). No card is needed.
     Pack(PackOptions),
     /// Check and measure Echo on this machine's NVIDIA card.
     #[command(after_help = CODES)]
@@ -40,7 +42,8 @@ pub(super) struct PackOptions {
     /// The archive, a tar compressed by zstd.
     #[arg(long, value_name = "FILE", default_value = "echo-gpu-kit.tar.zst")]
     out: PathBuf,
-    /// The compute capability that the learner's kernels are for: 80 for an A100, 86 and 89 for GeForce 30 and 40, 90 for an H100.
+    /// The compute capability that the learner's kernels are for: 80 for an A100, 86 and 89 for
+    /// GeForce 30 and 40, 90 for an H100.
     #[arg(long, value_name = "NUMBER", default_value_t = 90, value_parser = clap::value_parser!(u32).range(80..=121))]
     capability: u32,
 }
@@ -85,7 +88,8 @@ struct GpuCheck {
     options: CheckOptions,
 }
 
-/// The command line of `gpu-check`, if that is what the lab was started as. Its own steps are started with the lab's words.
+/// The command line of `gpu-check`, if that is what the lab was started as. Its own steps are
+/// started with the lab's words.
 pub(super) fn as_gpu_check(words: &[OsString]) -> Option<ExitCode> {
     let program = PathBuf::from(words.first()?);
     let named = program.file_stem().is_some_and(|name| name == gpu::CHECK);

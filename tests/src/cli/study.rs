@@ -17,12 +17,14 @@ figures that decided it stand under `claims` in the object that --json prints.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum StudyCommand {
-    /// GRPO, GSPO, GEPO, decoupled PPO, Dr. GRPO and BNPO without delay and with delays of up to 64 updates (GEPO, table 1).
+    /// GRPO, GSPO, GEPO, decoupled PPO, Dr. GRPO and BNPO without delay and with delays of up to 64
+    /// updates (GEPO, table 1).
     Staleness {
         #[command(flatten)]
         courses: CourseOptions,
-        /// How delays are drawn: always the longest, or from a distribution that is cut to between a thirtieth of it and all of it, with
-        /// 99.5 % of its draws between these two (exponential: below the longest).
+        /// How delays are drawn: always the longest, or from a distribution that is cut to between
+        /// a thirtieth of it and all of it, with 99.5 % of its draws between these two
+        /// (exponential: below the longest).
         #[arg(long, value_enum, default_value_t = Delays::Fixed)]
         delays: Delays,
     },
@@ -44,7 +46,8 @@ pub(super) enum StudyCommand {
         #[command(flatten)]
         courses: CourseOptions,
     },
-    /// A learner that is killed at random instants, against one that is not: the same policy, nothing acknowledged lost.
+    /// A learner that is killed at random instants, against one that is not: the same
+    /// policy, nothing acknowledged lost.
     Kill(KillStudy),
     /// Honest nodes and cheats under the sampling audit: false alarms, detection, and what an audit costs.
     Audit(AuditOptions),

@@ -28,7 +28,8 @@ pub(super) enum Vectors {
         /// A directory with two checkpoints, or with directories of two each.
         dir: PathBuf,
     },
-    /// Answers to mathematical problems: does the prediction equal the gold, and soon? One JSON object a line.
+    /// Answers to mathematical problems: does the prediction equal the gold, and soon? One
+    /// JSON object a line.
     Math {
         /// The cases, in the form of Math-Verify's tests, GSM8K or MATH.
         file: PathBuf,
@@ -38,13 +39,14 @@ pub(super) enum Vectors {
         /// A file of cases, one JSON object a line.
         file: PathBuf,
     },
-    /// Hold'em hands, one JSON object a line: legal actions, pots and stacks before every decision, and final stacks.
+    /// Hold'em hands, one JSON object a line: legal actions, pots and stacks before every
+    /// decision, and final stacks.
     Holdem {
         /// A file of hands.
         file: PathBuf,
     },
-    /// Recorded hold'em hands (PHH), one JSON object a line: that each action is legal, and final stacks. It reads the file of `holdem` too,
-    /// and passes over what that says before decisions.
+    /// Recorded hold'em hands (PHH), one JSON object a line: that each action is legal, and final
+    /// stacks. It reads the file of `holdem` too, and passes over what that says before decisions.
     Phh {
         /// A file of hands.
         file: PathBuf,

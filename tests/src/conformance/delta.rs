@@ -1,8 +1,9 @@
 //! Deltas between real checkpoints: made, applied, compared byte by byte.
 //!
-//! Every directory that holds `old.safetensors` and `new.safetensors` is a case. Files are cut as a publisher cuts a snapshot: the header
-//! as a companion file, the data as tensors, both in chunks of [`CHUNK_BYTES`]; chunk i of the new file is expressed against chunk i of
-//! the old one. So shapes, types and lengths may differ, and the whole new file has to come out again.
+//! Every directory that holds `old.safetensors` and `new.safetensors` is a case. Files are cut as a
+//! publisher cuts a snapshot: the header as a companion file, the data as tensors, both in chunks
+//! of [`CHUNK_BYTES`]; chunk i of the new file is expressed against chunk i of the old one. So
+//! shapes, types and lengths may differ, and the whole new file has to come out again.
 
 mod checkpoint;
 mod entropy;

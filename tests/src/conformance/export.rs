@@ -1,6 +1,7 @@
-//! What the learner exports, opened by `transformers`: a model of each family and form is founded as a run with a supervised start, and the
-//! policy that the run begins with is written as the learner writes every policy. Both read the same token sequences, and say the log-prob
-//! of every token that follows another.
+//! What the learner exports, opened by `transformers`: a model of each family and form is founded
+//! as a run with a supervised start, and the policy that the run begins with is written as the
+//! learner writes every policy. Both read the same token sequences, and say the log-prob of every
+//! token that follows another.
 
 use super::tell;
 use crate::output::console::{CommandReport, Console};
@@ -104,7 +105,8 @@ pub fn check(python: &Path, console: &Console) -> anyhow::Result<CommandReport> 
     Ok(told)
 }
 
-/// Founds a run on random weights of this form, with three supervised updates: norms are no longer one then, and biases no longer zero.
+/// Founds a run on random weights of this form, with three supervised updates: norms are no longer
+/// one then, and biases no longer zero.
 fn found(dir: &Path, family: &str, extra: &str, seed: u64) -> anyhow::Result<Founded> {
     let vocabulary = CHARACTER_VOCABULARY;
     let mut model = ModelConfig::from_json(&format!(

@@ -1,4 +1,5 @@
-//! Recorded cases for what judges responses: mathematical answers, testlib's checkers, hold'em hands, functions with their checks.
+//! Recorded cases for what judges responses: mathematical answers, testlib's checkers, hold'em
+//! hands, functions with their checks.
 
 use super::some_cases;
 use crate::harness::statistics::median;
@@ -23,8 +24,9 @@ const MAX_MATH_MEDIAN_MS: f64 = 1.0;
 /// What the one that takes longest may take, in milliseconds.
 const MAX_MATH_WORST_MS: f64 = 100.0;
 
-/// Judges the answers of `file`: whether the prediction equals the gold, which at least [`MIN_MATH_AGREEMENT`] have to say as the reference
-/// does. How long a case takes is told, and not judged.
+/// Judges the answers of `file`: whether the prediction equals the gold, which at least
+/// [`MIN_MATH_AGREEMENT`] have to say as the reference does. How long a case takes is
+/// told, and not judged.
 ///
 /// # Errors
 /// When the file cannot be read, or holds no case.
@@ -32,8 +34,8 @@ pub fn math(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     Ok(timed_math(file, console)?.0)
 }
 
-/// The same, and every case has to be quick: at most [`MAX_MATH_MEDIAN_MS`] in the median and [`MAX_MATH_WORST_MS`] at worst. For a machine
-/// that does nothing else meanwhile.
+/// The same, and every case has to be quick: at most [`MAX_MATH_MEDIAN_MS`] in the median and
+/// [`MAX_MATH_WORST_MS`] at worst. For a machine that does nothing else meanwhile.
 ///
 /// # Errors
 /// When the file cannot be read, or holds no case.
@@ -90,7 +92,8 @@ pub fn holdem(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     tell(holdem::vectors::check_oracle(file)?, file, 1.0, console)
 }
 
-/// Plays every recorded hand of `file` again: each action has to be legal, and final stacks the recorded ones.
+/// Plays every recorded hand of `file` again: each action has to be legal, and final
+/// stacks the recorded ones.
 ///
 /// # Errors
 /// When the file cannot be read, or holds no hand.
@@ -98,8 +101,8 @@ pub fn phh(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     tell(holdem::vectors::check_phh(file)?, file, 1.0, console)
 }
 
-/// Judges the functions of `file` (HumanEval, MBPP): every reference has to be accepted, and no wrong version of one that its checks can
-/// tell from it. Programs are isolated.
+/// Judges the functions of `file` (HumanEval, MBPP): every reference has to be accepted, and no
+/// wrong version of one that its checks can tell from it. Programs are isolated.
 ///
 /// # Errors
 /// When the file cannot be read, holds no task, or this machine cannot isolate programs.

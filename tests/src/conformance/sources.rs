@@ -22,7 +22,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// `$ECHO_VECTORS`, or `../shared/data` beside the workspace. `Err` says in a few words why there is none.
+    /// `$ECHO_VECTORS`, or `../shared/data` beside the workspace. `Err` says in a few words
+    /// why there is none.
     ///
     /// # Errors
     /// When neither is a directory.

@@ -8,7 +8,8 @@ pub const STALENESS_BUDGET: u64 = 3;
 /// G of the demo.
 pub(super) const GROUP_SIZE: u64 = 16;
 
-/// The settings of a run of `updates` updates: Qwen3 form, 0.6 M parameters, 16 prompts × 16 samples an update, GEPO with its clip.
+/// The settings of a run of `updates` updates: Qwen3 form, 0.6 M parameters, 16 prompts × 16
+/// samples an update, GEPO with its clip.
 pub(crate) fn settings(updates: u64) -> anyhow::Result<Table> {
     let mut table: Table = FILE.parse()?;
     if let Some(run) = table.get_mut("run").and_then(toml::Value::as_table_mut) {

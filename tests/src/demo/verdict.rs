@@ -5,15 +5,16 @@ use crate::output::console::{CommandReport, Console};
 use echo_learner::telemetry::summary::RunSummary;
 use serde_json::{Value, json};
 
-/// The starting policy may answer at most this share of the held-out orders: more would leave nothing to learn.
+/// The starting policy may answer at most this share of the held-out orders: more would
+/// leave nothing to learn.
 const MOST_BEFORE: f64 = 0.45;
 /// What has to be reached by an undisturbed run of full length, and by one with kills.
 const LEAST_AFTER: [f64; 2] = [0.70, 0.65];
 
 /// Judges a run that took `wall_s` seconds. Shorter runs than a whole demo are not held to its accuracy.
 ///
-/// `accepted_by_nodes` is what the volunteers were told was accepted (less what killed ones could not write down): the learner's own
-/// account may not fall below it.
+/// `accepted_by_nodes` is what the volunteers were told was accepted (less what killed ones could
+/// not write down): the learner's own account may not fall below it.
 pub(super) fn judge(
     demo: &Demo,
     summary: &RunSummary,

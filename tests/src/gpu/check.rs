@@ -46,7 +46,8 @@ pub struct GpuCheckPlan {
 /// Runs the steps. Heeds Ctrl-C and SIGTERM itself, so that a step has time to stop what it started.
 ///
 /// # Errors
-/// [`Interrupted`]; when nothing can be written to the output directory, or this program cannot be started again. A step that fails is part of the verdict.
+/// [`Interrupted`]; when nothing can be written to the output directory, or this program cannot be
+/// started again. A step that fails is part of the verdict.
 pub async fn run(check: &GpuCheckPlan, console: &Console) -> anyhow::Result<GpuVerdict> {
     let started = Instant::now();
     let out = place(check.out.as_deref())?;

@@ -6,7 +6,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of cuBLAS and cuRAND that the learner can use, the first that is there. All have every function that we call, with the same arguments.
+/// Files of cuBLAS and cuRAND that the learner can use, the first that is there. All have every
+/// function that we call, with the same arguments.
 pub(super) const CUBLAS: [&str; 2] = ["libcublas.so.13", "libcublas.so.12"];
 pub(super) const CUBLAS_LT: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
 pub(super) const CURAND: [&str; 1] = ["libcurand.so.10"];
@@ -33,7 +34,8 @@ pub struct Kit {
 }
 
 impl Kit {
-    /// The kit that the running program belongs to; one that says nothing of itself where there is none, as in a checkout.
+    /// The kit that the running program belongs to; one that says nothing of itself where there is
+    /// none, as in a checkout.
     ///
     /// # Errors
     /// When it is there and cannot be read.

@@ -1,4 +1,5 @@
-//! Where NVIDIA's libraries lie that the learner needs: in the system, or inside an installed PyTorch. They are too large to be packed.
+//! Where NVIDIA's libraries lie that the learner needs: in the system, or inside an installed
+//! PyTorch. They are too large to be packed.
 
 use crate::gpu::kit::{CUBLAS, CUBLAS_LT, CURAND};
 use std::env;

@@ -1,7 +1,8 @@
 //! `cargo lab gpu pack`: release programs with CUDA, and what they need, in one archive.
 //!
-//! The programs start on machines without CUDA too: its libraries are called through stand-ins that look for them at the first call
-//! ([`deferred`]). That is checked before anything is packed ([`programs`]).
+//! The programs start on machines without CUDA too: its libraries are called through
+//! stand-ins that look for them at the first call ([`deferred`]). That is checked before
+//! anything is packed ([`programs`]).
 
 mod archive;
 mod deferred;
@@ -51,7 +52,8 @@ pub struct Pack {
 /// Builds the programs with CUDA, checks that they start elsewhere, and packs them.
 ///
 /// # Errors
-/// When there is no compiler and none can be fetched, the build fails, a program would not start elsewhere, or the archive cannot be written.
+/// When there is no compiler and none can be fetched, the build fails, a program would not start
+/// elsewhere, or the archive cannot be written.
 pub async fn run(pack: &Pack, console: &Console) -> anyhow::Result<CommandReport> {
     let target = workspace_root().join(TARGET);
     let toolkit = Toolkit::find_or_fetch(console).await?;

@@ -1,6 +1,7 @@
 //! The steps of a check: what each is called, how long it may take, and what it found.
 //!
-//! Each is a function that fills an [`GpuStepOutcome`] as it goes, so that what was measured before a failure is kept.
+//! Each is a function that fills an [`GpuStepOutcome`] as it goes, so that what was measured before
+//! a failure is kept.
 
 mod card;
 mod generate;
@@ -120,7 +121,8 @@ impl GpuStep {
         })
     }
 
-    /// What it takes on a server with an H100 and a little more, or at a small size; without that much time it is not begun.
+    /// What it takes on a server with an H100 and a little more, or at a small size; without that
+    /// much time it is not begun.
     #[must_use]
     pub fn expected(self, small: bool) -> Duration {
         Duration::from_secs(match self {

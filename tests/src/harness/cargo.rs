@@ -27,8 +27,9 @@ pub fn workspace_root() -> PathBuf {
 pub fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace_root()).args(words);
-    // What cargo told us about our own package does not hold for the builds that we ask for; build scripts that read it (ring's does)
-    // would run again, and half of the dependencies be compiled again, at every turn between the outer and the inner build.
+    // What cargo told us about our own package does not hold for the builds that we ask for; build
+    // scripts that read it (ring's does) would run again, and half of the dependencies be compiled
+    // again, at every turn between the outer and the inner build.
     let ours = |name: &OsStr| {
         name.to_str().is_some_and(|name| ABOUT_US.iter().any(|prefix| name.starts_with(prefix)))
     };

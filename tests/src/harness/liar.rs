@@ -1,7 +1,8 @@
 //! A stranger that takes part in a run as a node would, and then says what no honest node says.
 //!
-//! It finds the learner as volunteers do, from the signed peer list and through the DHT, and speaks their protocols with a key of its
-//! own. What it makes is well-formed work ([`Liar::group`]), which the learner accepts; each test changes one thing about it.
+//! It finds the learner as volunteers do, from the signed peer list and through the DHT, and speaks
+//! their protocols with a key of its own. What it makes is well-formed work ([`Liar::group`]),
+//! which the learner accepts; each test changes one thing about it.
 
 mod consumer;
 mod corrupt_parent;
@@ -51,8 +52,9 @@ pub struct Liar {
 }
 
 impl Liar {
-    /// Joins the first run of the signed list at `list` with the key of `secret`, and keeps sending heartbeats from then on. With
-    /// `relays`, it offers to pass snapshots on, so the learner gives it a place in a chain.
+    /// Joins the first run of the signed list at `list` with the key of `secret`, and keeps sending
+    /// heartbeats from then on. With `relays`, it offers to pass snapshots on, so the learner gives
+    /// it a place in a chain.
     ///
     /// # Errors
     /// When the list does not open, or the learner is not found or understood within [`PATIENCE`].

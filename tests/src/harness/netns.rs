@@ -1,12 +1,14 @@
 //! Hosts that do not exist: network namespaces joined by one bridge, each behind links of a given speed.
 //!
-//! Every host has one interface, `e0`. A token bucket (`tc tbf`) on it limits what the host sends, one on the bridge's end of the same
-//! cable limits what it receives; behind each is a queue of [`QUEUE_MS`], as a home router has one. A host may also sit behind a
-//! router of its own that masquerades it (nftables), so that nobody can dial it. The bridge lies in a namespace too: nothing is added
-//! to the machine's own network, and removing the namespaces removes everything.
+//! Every host has one interface, `e0`. A token bucket (`tc tbf`) on it limits what the host sends,
+//! one on the bridge's end of the same cable limits what it receives; behind each is a queue of
+//! [`QUEUE_MS`], as a home router has one. A host may also sit behind a router of its own that
+//! masquerades it (nftables), so that nobody can dial it. The bridge lies in a namespace too:
+//! nothing is added to the machine's own network, and removing the namespaces removes everything.
 //!
-//! All names carry the number of a [slot](slot) that is locked while its lab lives. The lock dies with its process, however that ends, so
-//! whoever takes a slot may remove what is found under its name.
+//! All names carry the number of a [slot](slot) that is locked while its lab lives. The
+//! lock dies with its process, however that ends, so whoever takes a slot may remove what
+//! is found under its name.
 
 mod congestion;
 mod copy;
@@ -29,16 +31,19 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 use tools::{ip, nft, tc};
 
-/// Most hosts: addresses are counted in the last two bytes, and the kernel's table of neighbours is shared by all namespaces.
+/// Most hosts: addresses are counted in the last two bytes, and the kernel's table of neighbours is
+/// shared by all namespaces.
 pub const MAX_HOSTS: usize = 250;
 /// What a full queue in front of a link holds, in milliseconds of the link's rate.
 pub const QUEUE_MS: u32 = 50;
-/// What may leave at once: two of the 64 KiB packets that the kernel makes for TCP, or a link could not pass them whole.
+/// What may leave at once: two of the 64 KiB packets that the kernel makes for TCP, or a link could
+/// not pass them whole.
 pub const BURST_BYTES: u32 = 128 << 10;
 
 /// The first two bytes of every address on the bridge.
 const NETWORK: [u8; 2] = [10, 77];
-/// Addresses of a masqueraded host and of its router's inner side; the same behind every router, as in real homes.
+/// Addresses of a masqueraded host and of its router's inner side; the same behind every router,
+/// as in real homes.
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 168, 1, 2), Ipv4Addr::new(192, 168, 1, 1)];
 
 /// How a host is connected.
@@ -48,7 +53,8 @@ pub struct HostLink {
     pub up: Option<BytesPerSec>,
     /// What it may receive; unlimited if `None`.
     pub down: Option<BytesPerSec>,
-    /// Nothing holds the host to these rates but its programs. Its packets then pass one by one, so that each is counted with its headers.
+    /// Nothing holds the host to these rates but its programs. Its packets then pass one by one, so
+    /// that each is counted with its headers.
     pub unlimited: bool,
     /// Whether it sits behind a masquerading router.
     pub nat: bool,
@@ -215,7 +221,8 @@ impl Fabric {
     }
 }
 
-/// Where a machine has firewalls look into bridged packets, this bridge is left out: that costs processor time and is not what is measured.
+/// Where a machine has firewalls look into bridged packets, this bridge is left out: that costs
+/// processor time and is not what is measured.
 fn spare_filters() {
     for filter in ["iptables", "ip6tables", "arptables"] {
         // Without the kernel's module there is no such file, and nothing looks.

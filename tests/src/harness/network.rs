@@ -1,7 +1,7 @@
 //! A network of real processes on this machine: a bootstrap node, a learner and volunteers, all on loopback.
 //!
-//! What is started here is exactly what an operator and volunteers would start, with the same commands and files; the
-//! lab knows nothing that they do not.
+//! What is started here is exactly what an operator and volunteers would start, with the same
+//! commands and files; the lab knows nothing that they do not.
 
 mod config;
 mod layout;
@@ -71,8 +71,8 @@ struct Draft<'a> {
 }
 
 impl TestNetwork {
-    /// Starts bootstrap node, learner and volunteers, in this order. Returns when all are started; the learner and the
-    /// volunteers then still have to find each other.
+    /// Starts bootstrap node, learner and volunteers, in this order. Returns when all are started;
+    /// the learner and the volunteers then still have to find each other.
     ///
     /// # Errors
     /// What could not be started, with the end of its log.
@@ -212,8 +212,8 @@ impl TestNetwork {
     /// Whether everything that should run runs. A learner that we killed should not.
     ///
     /// # Errors
-    /// [`ProcessError::Ended`](crate::harness::processes::ProcessError::Ended) for whatever ended without us. A learner that
-    /// ended well is no error: its run is over.
+    /// [`ProcessError::Ended`](crate::harness::processes::ProcessError::Ended) for whatever ended
+    /// without us. A learner that ended well is no error: its run is over.
     pub fn check(&mut self) -> anyhow::Result<()> {
         if let Some(bootstrap) = &mut self.bootstrap {
             bootstrap.must_run()?;

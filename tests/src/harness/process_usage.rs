@@ -26,7 +26,8 @@ pub(crate) fn of(pid: u32) -> Option<ProcessUsage> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
-    // The second field is the program's name in parentheses and may hold anything; `utime` and `stime` are fields 14 and 15.
+    // The second field is the program's name in parentheses and may hold anything; `utime` and
+    // `stime` are fields 14 and 15.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     let ticks = ticks()? + ticks()?;

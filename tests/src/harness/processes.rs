@@ -27,12 +27,13 @@ pub enum ProcessOutput {
     Log(PathBuf),
     /// Both go to our own standard error.
     Inherit,
-    /// The standard output is ours to read through [`Process::take_stdout`], the standard error goes to our own.
+    /// The standard output is ours to read through [`Process::take_stdout`], the standard error
+    /// goes to our own.
     Lines,
 }
 
-/// A process that we started, in a process group of its own where those exist. Dropped, it is killed and reaped,
-/// and so is what it started.
+/// A process that we started, in a process group of its own where those exist. Dropped, it is
+/// killed and reaped, and so is what it started.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -132,7 +133,8 @@ impl Process {
         }
     }
 
-    /// Kills it at once (SIGKILL), and what it started, and waits until it is gone. Nothing happens if it has ended.
+    /// Kills it at once (SIGKILL), and what it started, and waits until it is gone. Nothing happens
+    /// if it has ended.
     ///
     /// # Errors
     /// [`ProcessError`], when the system does not do it.
@@ -141,7 +143,8 @@ impl Process {
         self.wait(REAP_LIMIT).await.map(drop)
     }
 
-    /// Asks it to end (SIGTERM), and kills it if it has not within `grace`. Systems without SIGTERM kill at once.
+    /// Asks it to end (SIGTERM), and kills it if it has not within `grace`. Systems without
+    /// SIGTERM kill at once.
     ///
     /// # Errors
     /// [`ProcessError`], when the system does not do it.

@@ -92,8 +92,8 @@ impl Practice {
         &self.workload
     }
 
-    /// The policy after so many supervised updates of `examples` solutions each; `progress` hears of each and its loss, and says
-    /// whether to go on.
+    /// The policy after so many supervised updates of `examples` solutions each; `progress` hears
+    /// of each and its loss, and says whether to go on.
     pub(crate) fn imitate(
         &self,
         updates: u64,

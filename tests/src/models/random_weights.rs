@@ -1,4 +1,5 @@
-//! The model that all engines of the race read: seeded random weights ([`echo_policy::bench_models`]), kept from run to run.
+//! The model that all engines of the race read: seeded random weights
+//! ([`echo_policy::bench_models`]), kept from run to run.
 
 use anyhow::Context as _;
 use echo_policy::bench_models::{SEED, weights};

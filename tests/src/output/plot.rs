@@ -64,7 +64,8 @@ pub fn reward_curve(metrics: &Path, picture: &Path, title: &str) -> Result<(), P
         .map_err(|error| PlotError::Draw { path: picture.to_owned(), reason: error.to_string() })
 }
 
-/// Makes [`FONT`] known: bytes that come with the program, so that machines without fonts get a labelled picture too.
+/// Makes [`FONT`] known: bytes that come with the program, so that machines without fonts get
+/// a labelled picture too.
 pub(crate) fn register_font() -> Result<(), &'static str> {
     plotters::style::register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
         .map_err(|_| "the built-in font cannot be read")

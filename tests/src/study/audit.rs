@@ -1,9 +1,12 @@
-//! How well the sampling audit tells honest nodes from cheats: false alarms, detection by kind of cheat, and what an audit costs.
+//! How well the sampling audit tells honest nodes from cheats: false alarms, detection by kind of
+//! cheat, and what an audit costs.
 //!
-//! A tiny policy is trained by imitation and goes on by reinforcement, so that there are real versions of it. Honest machines and cheats then
-//! answer the same kind of orders with responses of the same length, and [`echo_policy::audit`] judges every response by itself, with the limits
-//! that learners and verifiers use. Everything but the cost is the same every time, and what GPUs of several makers round differently. What became of an arm is
-//! on the disk as soon as it is known, a line of JSON each.
+//! A tiny policy is trained by imitation and goes on by reinforcement, so that there are real
+//! versions of it. Honest machines and cheats then answer the same kind of orders with responses of
+//! the same length, and [`echo_policy::audit`] judges every response by itself, with the limits
+//! that learners and verifiers use. Everything but the cost is the same every time, and what GPUs
+//! of several makers round differently. What became of an arm is on the disk as soon as it is
+//! known, a line of JSON each.
 
 mod arms;
 mod cost;
@@ -67,7 +70,8 @@ struct Order {
     seed: [u8; 32],
 }
 
-/// What a node says that its response to an order is: sample 0 of it, every token drawn under the newest version.
+/// What a node says that its response to an order is: sample 0 of it, every token drawn
+/// under the newest version.
 #[derive(Clone, Debug, PartialEq)]
 struct Claim {
     tokens: Vec<u32>,
@@ -85,7 +89,8 @@ struct Verdict {
     fault: Option<AuditFault>,
 }
 
-/// Trains, lets everybody answer, audits, and says what was found. Passes when false alarms, detection and cost are within their bounds.
+/// Trains, lets everybody answer, audits, and says what was found. Passes when false alarms,
+/// detection and cost are within their bounds.
 ///
 /// # Errors
 /// When training or the engine fails, or the results cannot be written.

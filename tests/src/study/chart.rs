@@ -150,7 +150,8 @@ fn logarithmic(
     Ok(())
 }
 
-/// What an axis has to show of these values, with some room; a logarithmic one has no place for what is not positive.
+/// What an axis has to show of these values, with some room; a logarithmic one has no place for
+/// what is not positive.
 fn extent(values: impl Iterator<Item = f64>) -> Range<f64> {
     let positive = values.filter(|value| *value > 0.0 && value.is_finite());
     let (low, high) = positive.fold((f64::MAX, 0f64), |(low, high), v| (low.min(v), high.max(v)));

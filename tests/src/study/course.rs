@@ -22,18 +22,21 @@ use std::time::Instant;
 pub(super) struct SeedCourse {
     /// Accuracy on orders that no update has drawn, after so many updates.
     pub(super) accuracy: Vec<(u64, f64)>,
-    /// Means over all updates that were made: importance weights' variance, KL(behaviour, current) in nats a token, share of clipped terms.
+    /// Means over all updates that were made: importance weights' variance, KL(behaviour, current)
+    /// in nats a token, share of clipped terms.
     pub(super) weight_variance: Average,
     pub(super) kl: Average,
     pub(super) clip_share: Average,
     /// Share of an update's time in which log-probabilities under its first policy are recomputed.
     pub(super) proximal_share: Average,
-    /// 95th percentile of |Δ log π| over an update's tokens: to what the sampling policy reported, and to what was recomputed, where it was.
+    /// 95th percentile of |Δ log π| over an update's tokens: to what the sampling policy reported,
+    /// and to what was recomputed, where it was.
     pub(super) logp_gap_p95: Average,
     pub(super) logp_gap_recomputed_p95: Average,
     /// Share of the groups drawn that the filter dropped.
     pub(super) dropped: f64,
-    /// Share of the groups drawn whose rewards were all equal, dropped ones included: over the last quarter of updates.
+    /// Share of the groups drawn whose rewards were all equal, dropped ones included: over the
+    /// last quarter of updates.
     pub(super) degenerate_last: f64,
 }
 
@@ -68,11 +71,13 @@ impl SeedCourse {
 /// Evaluations that the last accuracy is a mean of.
 pub(super) const LAST_EVALUATIONS: usize = 3;
 
-/// Batches' worth of groups that are drawn for an update at most: of a task that is solved nearly none passes a filter.
+/// Batches' worth of groups that are drawn for an update at most: of a task that is solved nearly
+/// none passes a filter.
 const MOST_BATCHES: u64 = 8;
 
-/// Trains from `start`. The batch of an update was sampled under the policy that is as many updates old as the delay says, or under the
-/// first one. Where the filter lets too little pass, the batch is smaller; where nothing passes, no update is made.
+/// Trains from `start`. The batch of an update was sampled under the policy that is as many updates
+/// old as the delay says, or under the first one. Where the filter lets too little pass, the batch
+/// is smaller; where nothing passes, no update is made.
 pub(super) fn course(
     practice: &Practice,
     start: &Weights,
@@ -141,8 +146,8 @@ impl Batch {
     }
 }
 
-/// Draws the orders from `first` on until `wanted` groups pass, as a learner with a filter leases more orders for those that it drops; but
-/// no more than [`MOST_BATCHES`] batches' worth.
+/// Draws the orders from `first` on until `wanted` groups pass, as a learner with a filter leases
+/// more orders for those that it drops; but no more than [`MOST_BATCHES`] batches' worth.
 fn draw(
     practice: &Practice,
     policy: &Arc<Policy>,

@@ -3,14 +3,15 @@
 use std::f64::consts::TAU;
 use std::fmt;
 
-/// The shortest and the longest delay in seconds (GEPO appendix B): nearly all draws of a model lie between them, and what lies outside is
-/// cut to the nearer one. 1800 s are 64 updates (§4.1).
+/// The shortest and the longest delay in seconds (GEPO appendix B): nearly all draws of a model lie
+/// between them, and what lies outside is cut to the nearer one. 1800 s are 64 updates (§4.1).
 const SHORTEST_S: f64 = 60.0;
 const LONGEST_S: f64 = 1800.0;
-/// The share of draws that need no cut. Of a model with two parameters half of the others lie on either side; the exponential has one, which
-/// goes by the longest alone.
+/// The share of draws that need no cut. Of a model with two parameters half of the others lie on
+/// either side; the exponential has one, which goes by the longest alone.
 const WITHIN: f64 = 0.995;
-/// The share of draws below the longest, where both ends are bounded; one minus it is the share below the shortest.
+/// The share of draws below the longest, where both ends are bounded; one minus it is the
+/// share below the shortest.
 const BELOW_LONGEST: f64 = (1.0 + WITHIN) / 2.0;
 /// The standard normal's quantile of [`BELOW_LONGEST`].
 const NORMAL_QUANTILE: f64 = 2.807_033_768_343_8;
@@ -71,7 +72,8 @@ impl DelayModel {
     }
 }
 
-/// Mean and standard deviation of the logarithm of log-normal delays: both bounds are as many deviations from the mean.
+/// Mean and standard deviation of the logarithm of log-normal delays: both bounds are as many
+/// deviations from the mean.
 fn log_normal() -> (f64, f64) {
     let (low, high) = (SHORTEST_S.ln(), LONGEST_S.ln());
     ((low + high) / 2.0, (high - low) / (2.0 * NORMAL_QUANTILE))
@@ -85,7 +87,8 @@ fn weibull() -> (f64, f64) {
 }
 
 impl Delay {
-    /// The delay of a batch, in updates: a function of seed and batch. The longest delay is all of them, others are in proportion.
+    /// The delay of a batch, in updates: a function of seed and batch. The longest delay is all of
+    /// them, others are in proportion.
     pub(super) fn of(&self, seed: u64, batch: u64) -> u64 {
         let seconds = self.model.seconds(uniform(seed, 2 * batch), uniform(seed, 2 * batch + 1));
         ((seconds / LONGEST_S * self.updates as f64) as u64).min(self.updates)

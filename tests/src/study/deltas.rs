@@ -1,9 +1,11 @@
 //! What the deltas of a policy cost while it is trained by reinforcement: bytes, entropy, speed.
 //!
-//! A policy of 107 million parameters (Qwen3 form, random weights as transformers makes them) first imitates the solutions of an arithmetic
-//! task, so that it answers, and sometimes rightly. Then it is trained as in a run: with every publication in bf16, groups of responses
-//! are generated under it by the engine, judged by the task, and the learner's trainer makes κ = 2 updates of the f32 master weights from
-//! them: GEPO, AdamW with fresh moments, weight decay and clipping at their defaults. Nothing about the gradients is made up.
+//! A policy of 107 million parameters (Qwen3 form, random weights as transformers makes them) first
+//! imitates the solutions of an arithmetic task, so that it answers, and sometimes rightly. Then it
+//! is trained as in a run: with every publication in bf16, groups of responses are generated under
+//! it by the engine, judged by the task, and the learner's trainer makes κ = 2 updates of the f32
+//! master weights from them: GEPO, AdamW with fresh moments, weight decay and clipping at their
+//! defaults. Nothing about the gradients is made up.
 
 use crate::conformance::delta::{CHUNK_BYTES, Measure, PASSES};
 use crate::models::character_policy;
@@ -31,7 +33,8 @@ const EXAMPLES: u64 = 32;
 const IMITATION_RATE: f64 = 3e-4;
 /// κ: updates between two publications.
 const PERIOD: u64 = 2;
-/// The learning rate of reinforcement, and how many times smaller than the policy its deltas should be, at least.
+/// The learning rate of reinforcement, and how many times smaller than the policy its deltas
+/// should be, at least.
 const RATE: f64 = 1e-6;
 const MIN_RATIO: f64 = 30.0;
 /// How much larger than the order-0 entropy of the update they may be, at most.
@@ -49,11 +52,13 @@ pub struct DeltaStudy {
     pub publications: u64,
     /// With a policy of a million parameters.
     pub tiny: bool,
-    /// Where the last two publications at 1e-6 are written: as directories `old` and `new`, and their weights as `old.safetensors` and `new.safetensors`.
+    /// Where the last two publications at 1e-6 are written: as directories `old` and `new`, and
+    /// their weights as `old.safetensors` and `new.safetensors`.
     pub save: Option<PathBuf>,
 }
 
-/// Trains, publishes and measures. Passes when every delta gives the bytes back, and sizes are within their bounds.
+/// Trains, publishes and measures. Passes when every delta gives the bytes back, and sizes
+/// are within their bounds.
 ///
 /// # Errors
 /// When training fails or files cannot be written.
@@ -198,7 +203,8 @@ fn measure(old: &Weights, new: &Weights) -> anyhow::Result<Measure> {
     Ok(measure)
 }
 
-/// As a directory for `cargo lab broadcast --policies`, whose weights have a second name for `cargo lab vectors delta`.
+/// As a directory for `cargo lab broadcast --policies`, whose weights have a second name for
+/// `cargo lab vectors delta`.
 fn save(dir: &Path, name: &str, model: &ModelConfig, weights: &Weights) -> anyhow::Result<()> {
     let target = dir.join(name);
     character_policy::save(&target, model, weights)?;

@@ -1,21 +1,25 @@
 //! The kill study: a learner that is killed again and again makes the same policy as one that is not.
 //!
-//! Rollouts are made once, for a learner that runs undisturbed, and recorded in the order in which they were delivered. A second learner
-//! on a copy of the same founded run gets the same groups in the same order, is killed (SIGKILL) at random instants and resumed. In the
-//! end its policy has to be the same, bit for bit; whatever it acknowledged has to be trained on once or dropped with a reason on
-//! record; and nothing that it trained on may be older than S.
+//! Rollouts are made once, for a learner that runs undisturbed, and recorded in the order in which
+//! they were delivered. A second learner on a copy of the same founded run gets the same groups in
+//! the same order, is killed (SIGKILL) at random instants and resumed. In the end its policy has to
+//! be the same, bit for bit; whatever it acknowledged has to be trained on once or dropped with a
+//! reason on record; and nothing that it trained on may be older than S.
 //!
-//! **Why the batches are the same.** The buffer takes the oldest version first, and groups of one version as they came. The player
-//! delivers one group at a time and waits for its answer, and versions ascend along the tape ([`tape::Tape::check`]), so groups are taken
-//! in the order of the tape: the update at v gets groups v·B to v·B+B-1, if none of them is ever dropped. A group is dropped as stale
-//! only at an update that comes before its own, where it is younger than at its own; and there it is not too old, which is checked as
-//! well. So timing decides when a batch is formed, never of what. Two things have to be waited for: a group's lease, and the version
-//! that it was made under, because a learner refuses what it has not published yet. Both depend on earlier groups only, so waiting
-//! for them never lasts for ever.
+//! **Why the batches are the same.** The buffer takes the oldest version first, and groups of one
+//! version as they came. The player delivers one group at a time and waits for its answer, and
+//! versions ascend along the tape ([`tape::Tape::check`]), so groups are taken in the order of the
+//! tape: the update at v gets groups v·B to v·B+B-1, if none of them is ever dropped. A group is
+//! dropped as stale only at an update that comes before its own, where it is younger than at its
+//! own; and there it is not too old, which is checked as well. So timing decides when a batch is
+//! formed, never of what. Two things have to be waited for: a group's lease, and the version that
+//! it was made under, because a learner refuses what it has not published yet. Both depend on
+//! earlier groups only, so waiting for them never lasts for ever.
 //!
-//! **A damaged checkpoint.** Half of the kills in, a byte of the newest checkpoint's weights is flipped before the learner is resumed, as soon
-//! as there is an older one too. It has to notice, and to fall back on that one; the batches from there on are in its journal, which keeps
-//! them since the oldest checkpoint on the disk, so that its policy has to be the same still.
+//! **A damaged checkpoint.** Half of the kills in, a byte of the newest checkpoint's weights is
+//! flipped before the learner is resumed, as soon as there is an older one too. It has to notice,
+//! and to fall back on that one; the batches from there on are in its journal, which keeps them
+//! since the oldest checkpoint on the disk, so that its policy has to be the same still.
 
 mod account;
 mod damage;

@@ -15,13 +15,15 @@ use std::fmt;
 /// The studies that share this machinery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// GRPO and its relatives without delay and with delays of up to 64 updates (GEPO, table 1), all of which stay near to the policy that
-    /// sampled where there is a delay (appendix B.1). All make one step an update but decoupled PPO, which makes four at a quarter of the
-    /// rate, as AReaL does: with one, its policy is the recent one, and its clip never acts.
+    /// GRPO and its relatives without delay and with delays of up to 64 updates (GEPO, table 1),
+    /// all of which stay near to the policy that sampled where there is a delay (appendix B.1). All
+    /// make one step an update but decoupled PPO, which makes four at a quarter of the rate, as
+    /// AReaL does: with one, its policy is the recent one, and its clip never acts.
     Staleness,
     /// PPO around the sampling policy and around the recent one, by staleness (AReaL, figure 5).
     Decoupled,
-    /// GRPO and DAPO with and without EchoClip on a task that saturates (EchoRL, table 1). DAPO is with its dynamic sampling.
+    /// GRPO and DAPO with and without EchoClip on a task that saturates (EchoRL, table 1). DAPO is
+    /// with its dynamic sampling.
     EchoClip,
     /// The variance of token, sequence and group weights against KL (GEPO, figure 2 and theorem 1).
     Variance,
@@ -76,7 +78,8 @@ pub(super) struct StudyPlan {
 
 /// The longest delay of the staleness study.
 const LONGEST: u64 = 64;
-/// Updates of its courses: many of the longest delay, in which nothing but the first policy's rollouts arrives.
+/// Updates of its courses: many of the longest delay, in which nothing but the
+/// first policy's rollouts arrives.
 const LONG_COURSE: u64 = 1000;
 /// What every objective under a delay has beside its own parts (GEPO appendix B.1).
 const CPPO_KL: Kl = Kl { estimator: Estimator::K3, beta: 0.005, anchor: Anchor::Behaviour, cap: None };
@@ -140,8 +143,8 @@ fn own_plan(name: Name, model: DelayModel) -> StudyPlan {
                     _ => arm,
                 })
                 .collect();
-            // The rate at which GRPO without delay ended highest in a pilot over other seeds; warm-up over 3 % (GEPO appendix B.1); one
-            // evaluation is to be worth ± 2 %.
+            // The rate at which GRPO without delay ended highest in a pilot over other seeds;
+            // warm-up over 3 % (GEPO appendix B.1); one evaluation is to be worth ± 2 %.
             let (rate, warmup) = (3.5e-4, LONG_COURSE * 3 / 100);
             StudyPlan { arms, updates: LONG_COURSE, rate, warmup, orders: 1024, ..base }
         }
@@ -166,8 +169,9 @@ fn own_plan(name: Name, model: DelayModel) -> StudyPlan {
                 arm("dapo", Preset::Dapo.into(), 0),
                 arm("dapo_echo", echo(Preset::Dapo), 0),
             ];
-            // From a start that answers most orders right, as groups stop to teach when a task is nearly solved. A clip is a step of a
-            // response, so that these have several: `1+2+3=` is answered in the lines `3` and `6`.
+            // From a start that answers most orders right, as groups stop to teach when a task is
+            // nearly solved. A clip is a step of a response, so that these have several: `1+2+3=`
+            // is answered in the lines `3` and `6`.
             let imitation = Imitation { updates: 4000, until_accuracy: 0.7, ..base.imitation };
             StudyPlan { arms, updates: 400, terms: 3, steps: true, max_new_tokens: 6, imitation, ..base }
         }
@@ -175,7 +179,8 @@ fn own_plan(name: Name, model: DelayModel) -> StudyPlan {
     }
 }
 
-/// GSPO with the clip that GEPO's authors give to every method they compare; its own is a thousand times narrower.
+/// GSPO with the clip that GEPO's authors give to every method they compare; its own
+/// is a thousand times narrower.
 fn wide_gspo() -> ObjectiveChoice {
     let surrogate = Surrogate::PpoClip { low: 0.2, high: 0.2, dual: None };
     changed(Preset::Gspo, |gspo| Objective { surrogate, ..gspo })

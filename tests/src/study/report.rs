@@ -195,8 +195,9 @@ fn claims(name: Name, rows: &[Row<'_>]) -> Vec<Value> {
     }
 }
 
-/// That one arm ends above another. Both began with the same policy and prompts for each seed, so their difference is taken by seed: it holds
-/// when the 95 % interval of that difference lies above zero.
+/// That one arm ends above another. Both began with the same policy and prompts for each
+/// seed, so their difference is taken by seed: it holds when the 95 % interval of that
+/// difference lies above zero.
 fn paired(text: &str, above: &Row<'_>, below: &Row<'_>) -> Value {
     let by_seed = above.courses.iter().zip(below.courses).map(|(a, b)| a.last() - b.last());
     let difference = Mean::of(&by_seed.collect::<Vec<_>>());

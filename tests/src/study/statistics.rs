@@ -59,7 +59,8 @@ impl Average {
     }
 }
 
-/// What the probability of an event is at most, with 95 % confidence, that was seen `count` times in `of` trials (Clopper and Pearson, one-sided).
+/// What the probability of an event is at most, with 95 % confidence, that was seen `count` times
+/// in `of` trials (Clopper and Pearson, one-sided).
 pub(super) fn binomial_upper_95(count: u64, of: u64) -> f64 {
     if count >= of {
         return 1.0;

@@ -1,7 +1,8 @@
-//! The variance of importance weights against the distance between two policies (GEPO figure 2 and theorem 1).
+//! The variance of importance weights against the distance between two policies (GEPO figure
+//! 2 and theorem 1).
 //!
-//! Twice: for distributions that can be worked out (Bernoulli, Gaussian), and for a policy in training, whose first version sampled and
-//! whose later ones are weighed against it.
+//! Twice: for distributions that can be worked out (Bernoulli, Gaussian), and for a policy in
+//! training, whose first version sampled and whose later ones are weighed against it.
 
 use super::chart::{PlotLine, lines};
 use super::plans;

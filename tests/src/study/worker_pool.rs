@@ -4,9 +4,10 @@ use anyhow::Context;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does `work` for every job; results in the order of the jobs. One thread a core takes the next job when it is done with one,
-/// and computes in a pool of its own with one thread, so that jobs do not wait for each other.
-/// Fails with the first error; jobs that have not begun are not begun then.
+/// Does `work` for every job; results in the order of the jobs. One thread a core takes the
+/// next job when it is done with one, and computes in a pool of its own with one thread, so
+/// that jobs do not wait for each other. Fails with the first error; jobs that have not begun
+/// are not begun then.
 pub(super) fn share<J: Sync, R: Send>(
     jobs: &[J],
     work: impl Fn(&J) -> anyhow::Result<R> + Sync,

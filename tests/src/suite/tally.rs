@@ -43,7 +43,8 @@ impl TestTally {
         }
     }
 
-    /// Ends the count. What went wrong without a failed test becomes a failure, with the returned explanation.
+    /// Ends the count. What went wrong without a failed test becomes a failure,
+    /// with the returned explanation.
     pub fn close(&mut self, cargo_succeeded: bool) -> Option<&'static str> {
         let reason = match (self.failed, cargo_succeeded) {
             (0, false) => {

@@ -52,9 +52,10 @@ impl Forgotten {
 
 impl ReplayBuffer {
     /// Forgets what became of orders below `floor`, some thousands at most, but for the newest
-    /// [`BufferLimits::kept_orders`](super::BufferLimits::kept_orders). The lease book knows that they are
-    /// settled ([`LeaseBook::settled_below`](crate::intake::leases::LeaseBook::settled_below)), so no node can ask
-    /// for them. [`ReplayBuffer::totals`] stay.
+    /// [`BufferLimits::kept_orders`](super::BufferLimits::kept_orders). The lease book knows that
+    /// they are settled
+    /// ([`LeaseBook::settled_below`](crate::intake::leases::LeaseBook::settled_below)), so no node
+    /// can ask for them. [`ReplayBuffer::totals`] stay.
     ///
     /// # Errors
     /// When the store fails: nothing is forgotten then.

@@ -167,7 +167,8 @@ impl LeaseJournal {
 
         let mut leases = BTreeMap::new();
         let mut done = WriteBatch::default();
-        // An order belongs to the newest lease that covers it: leases are shown in the order of their numbers.
+        // An order belongs to the newest lease that covers it: leases are shown in the
+        // order of their numbers.
         let mut holders: BTreeMap<OrderCounter, LeaseId> = BTreeMap::new();
         let mut visit = |key: &[u8], record: Vec<u8>| match unseal::<Lease>(&record) {
             Some(lease) if lease.id.0.to_be_bytes() == key => {

@@ -224,7 +224,8 @@ fn a_lapsed_order_may_be_delivered_until_it_is_leased_again() {
     assert_eq!(ranges(&book.grant(at(5_000), node(2), 1, 10)), [(0, 1)]);
     assert_eq!(book.check(&node(1), lease, OrderCounter(0)), Err(LeaseRefusal::Expired(OrderCounter(0))));
     assert_eq!(book.check(&node(1), lease, OrderCounter(1)), Ok(()));
-    // The same node, the only one now, is leased its own order again: what it made under the first lease still counts.
+    // The same node, the only one now, is leased its own order again: what it made under the
+    // first lease still counts.
     book.node_gone(&node(2));
     assert_eq!(ranges(&book.grant(at(5_000), node(1), 2, 10)), [(0, 2)]);
     assert_eq!(book.check(&node(1), lease, OrderCounter(1)), Ok(()));
@@ -343,7 +344,8 @@ fn no_node_alone_has_an_order_left_out_at_once() {
         assert_eq!(book.node_gone(&node(1)), [OrderCounter(1)]);
     }
     assert_eq!((book.take_given_up(), book.idle()), (vec![], 1));
-    // An order that cannot be done runs out, and is given up by a single node too: two holders count, and six more leases.
+    // An order that cannot be done runs out, and is given up by a single node too: two holders
+    // count, and six more leases.
     assert_eq!(ranges(&book.grant(at(0), node(1), 1, 10)), [(1, 1)]);
     let lapses = (1..=20u64).find(|lapse| {
         book.grant(at(2_000 * *lapse), node(1), 1, 10);
@@ -570,7 +572,8 @@ proptest! {
                 }
             }
             given_up.extend(book.take_given_up());
-            // Every order that ever left is delivered, given up, out or idle; and the cursor is behind all of them.
+            // Every order that ever left is delivered, given up, out or idle; and the cursor is
+            // behind all of them.
             let ever: BTreeSet<u64> = sent.iter().flat_map(Lease::orders).map(|counter| counter.0).collect();
             prop_assert_eq!(ever.len() as u64, book.cursor().0);
             let settled = (delivered.len() + given_up.len()) as u64;

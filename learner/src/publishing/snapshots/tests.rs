@@ -132,7 +132,8 @@ fn every_version_but_the_first_has_deltas_and_old_versions_go() {
         let pieces = (0..manifest.pieces()).filter_map(|index| manifest.piece(PieceIndex(index)));
         pieces.filter(|piece| !learner.store.held(piece).is_empty()).count()
     };
-    // The seventh shares all chunks but the first with the fifth, and so on: only what nothing else names is gone.
+    // The seventh shares all chunks but the first with the fifth, and so on: only what nothing
+    // else names is gone.
     assert_eq!((held(&published[6]), held(&published[5])), (26, 26));
     assert!(held(&published[4]) < 26 && held(&published[1]) < 26);
 }

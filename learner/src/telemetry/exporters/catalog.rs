@@ -1,8 +1,9 @@
 //! Every metric of a run: where it stands in a row of `metrics.jsonl`, and what Prometheus
 //! and TensorBoard call it.
 //!
-//! A row is the source; the other writers read their numbers from it by this list. Adding a metric is adding a field to a row
-//! and a line here, and to docs/reference/metrics.md, which a test compares with what [`table`] prints.
+//! A row is the source; the other writers read their numbers from it by this list. Adding a metric
+//! is adding a field to a row and a line here, and to docs/reference/metrics.md, which a test
+//! compares with what [`table`] prints.
 
 use serde_json::Value;
 use std::fmt::Write as _;

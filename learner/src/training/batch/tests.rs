@@ -42,7 +42,8 @@ fn targets_are_where_the_papers_mask_is() {
     // system, state, action | state, action | state, action
     let x = [1, 20, 1, 30, 1, 40, 41, 1, 31, 1, 42, 1, 32, 33, 1, 43, 44, 45];
     let mask = response_mask(&x, 1);
-    // Of an assistant's message the policy says all but the opening token, which the environment's text ends with.
+    // Of an assistant's message the policy says all but the opening token, which the
+    // environment's text ends with.
     let own: Vec<usize> = (0..x.len()).filter(|&at| mask[at] && x[at] != 1).collect();
     assert_eq!(own, [5, 6, 10, 15, 16, 17]);
     let response: Vec<u32> = own.iter().map(|&at| x[at]).collect();
@@ -85,7 +86,8 @@ fn batch(rows: &[usize], groups: usize) -> Vec<Sequence> {
 
 #[test]
 fn the_longest_come_first_and_fill_the_fullest_part_that_has_room() {
-    // 7 | 5 | 4 joins 5 (it leaves 1, beside 7 it does not fit) | 3 joins 7 | 1 joins 5 + 4, as both are full then.
+    // 7 | 5 | 4 joins 5 (it leaves 1, beside 7 it does not fit) | 3 joins 7 | 1 joins 5 + 4, as
+    // both are full then.
     let parts = micro_batches(&batch(&[1, 3, 4, 5, 7], 5), 10, 1, false).unwrap();
     assert_eq!(parts, [vec![4, 1], vec![3, 2, 0]]);
 }

@@ -7,8 +7,8 @@ use candle_core::{CudaDevice, Device, Result};
 
 /// Opens the GPU of this number.
 pub(super) fn open(number: usize) -> Result<Device> {
-    // With a stream of its own. Otherwise each thread would use another one, and the learning thread would not wait for what the thread
-    // that made the trainer has begun.
+    // With a stream of its own. Otherwise each thread would use another one, and the learning
+    // thread would not wait for what the thread that made the trainer has begun.
     let device = CudaDevice::new_with_stream(number)?;
     keep_freed_memory(&device)?;
     Ok(Device::Cuda(device))
@@ -23,7 +23,8 @@ fn keep_freed_memory(device: &CudaDevice) -> Result<()> {
         return Ok(());
     }
     let mut threshold = u64::MAX;
-    // SAFETY: the context is alive and so its device is valid, the pool is that device's own, and this attribute is a u64.
+    // SAFETY: the context is alive and so its device is valid, the pool is that device's own, and
+    // this attribute is a u64.
     unsafe {
         let pool = result::device::get_default_mem_pool(context.cu_device()).w()?;
         let value = (&raw mut threshold).cast();

@@ -316,7 +316,8 @@ fn extreme_log_ratios_stay_finite() {
             assert!(stats.weight_max().is_finite() && stats.ess().is_finite() && stats.kl_k3().is_finite());
         }
     }
-    // Behaviour probabilities that underflow: the expectation is taken in log space, so the weight is still p/E.
+    // Behaviour probabilities that underflow: the expectation is taken in log space, so the
+    // weight is still p/E.
     let mut case = Case::ragged();
     for (known, logp) in case.known.iter_mut().zip(&mut case.logp) {
         known.behaviour.iter_mut().for_each(|l| *l -= 1e4);

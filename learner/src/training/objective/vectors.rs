@@ -120,8 +120,8 @@ pub enum ObjectiveVectorError {
 /// Compares every line of a file with what this crate computes.
 ///
 /// # Errors
-/// [`ObjectiveVectorError`] when the file cannot be read or a line is not a case. A disagreement is no error: it is
-/// counted in the report.
+/// [`ObjectiveVectorError`] when the file cannot be read or a line is not a case. A disagreement is
+/// no error: it is counted in the report.
 pub fn check_file(
     path: &Path,
     precision: CheckArithmetic,

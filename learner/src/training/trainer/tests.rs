@@ -317,7 +317,8 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
 fn one_false_log_probability_weighs_no_more_than_a_bounded_one_however_false_it_is() {
     let (workload, weights) = testing::workload();
     let honest = groups(&workload, &weights, 0..3);
-    // The first token of a response that earned nothing: no clip holds its weight where it is made less likely.
+    // The first token of a response that earned nothing: no clip holds its weight where it
+    // is made less likely.
     let lowered_by = |nats: f32| {
         let mut batch = honest.clone();
         batch[1].group.trajectories[0].logprobs[0] -= nats;

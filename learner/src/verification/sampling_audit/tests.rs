@@ -194,7 +194,8 @@ fn groups_are_audited_in_what_they_declare() {
                     continue;
                 }
                 if (computed, declared) == (Precision::F32, Precision::Bf16) {
-                    // Finer than it says: as near to bf16 as another order of its sums, which is allowed for, may come.
+                    // Finer than it says: as near to bf16 as another order of its sums, which is
+                    // allowed for, may come.
                     continue;
                 }
                 let Err(refused) = audit.check(&group) else { panic!("{computed} as {declared}") };

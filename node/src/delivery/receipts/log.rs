@@ -15,8 +15,8 @@ use super::LedgerError;
 
 /// Longest file of receipts, in bytes: some 150,000 of them. Two are kept of each run.
 pub const MAX_PILE_BYTES: u64 = 64 << 20;
-/// Receipts are on the disk within this time. A power loss may take those of the last moment: the learner sends them again with the answer to
-/// whatever comes out of the outbox a second time.
+/// Receipts are on the disk within this time. A power loss may take those of the last moment: the
+/// learner sends them again with the answer to whatever comes out of the outbox a second time.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// Longest frames: a signed charter, and a signed receipt.
 const MAX_HEAD_BYTES: usize = MAX_CHARTER_BYTES + ENVELOPE_BYTES;

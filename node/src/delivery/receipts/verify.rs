@@ -29,7 +29,8 @@ pub struct Proof {
     pub from: u64,
     /// When the last group was accepted.
     pub last_at: Option<UnixMillis>,
-    /// Whether a file ends within a receipt: a crash leaves that until the next start, and so does who copies a part of the file.
+    /// Whether a file ends within a receipt: a crash leaves that until the next start, and so does
+    /// who copies a part of the file.
     pub torn: bool,
 }
 
@@ -40,11 +41,12 @@ impl Proof {
     }
 }
 
-/// Checks the receipts in the file at `path`, and in the one before it where there is one. They have to be `node`'s; where it is not named,
-/// the first receipt names it.
+/// Checks the receipts in the file at `path`, and in the one before it where there is one. They
+/// have to be `node`'s; where it is not named, the first receipt names it.
 ///
 /// # Errors
-/// [`LedgerError`] when it is no file of receipts. What is wrong with single ones stands in [`Account::findings`].
+/// [`LedgerError`] when it is no file of receipts. What is wrong with single
+/// ones stands in [`Account::findings`].
 pub fn verify(path: &Path, node: Option<PublicKey>) -> Result<Proof, LedgerError> {
     let current = open(path)?.ok_or_else(|| LedgerError::Io {
         path: path.to_owned(),

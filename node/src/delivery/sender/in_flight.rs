@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::WINDOW;
 
-/// The groups sent over one stream and not yet answered; and of those that the learner has not decided on, when each was first sent.
+/// The groups sent over one stream and not yet answered; and of those that the learner has not
+/// decided on, when each was first sent.
 #[derive(Debug)]
 pub(super) struct GroupsInFlight {
     under_way: Mutex<UnderWay>,
@@ -24,7 +25,8 @@ struct UnderWay {
     /// Over this stream or one before.
     first_sent: BTreeMap<OrderCounter, Instant>,
     answers: u64,
-    /// When the learner last answered, or when it last got something to answer after having answered everything.
+    /// When the learner last answered, or when it last got something to answer
+    /// after having answered everything.
     since: Instant,
 }
 

@@ -140,7 +140,8 @@ impl<B: Backend> Bench<'_, B> {
         Ok(cache)
     }
 
-    /// Tokens that a call may have so as to take a small share of the time. Beyond that it warms the device up.
+    /// Tokens that a call may have so as to take a small share of the time. Beyond that it
+    /// warms the device up.
     fn longest_call(&self, seconds: f64) -> Result<usize, EngineError> {
         let mut count = FIRST_CALL;
         loop {

@@ -1,7 +1,7 @@
 //! Versions that a node was not told of when they were published: it was away, or the announcement was lost.
 //!
-//! The newest version is served once the node has asked for what it missed. Else all of its chunks could be here before the node knows
-//! how to do without them.
+//! The newest version is served once the node has asked for what it missed. Else all of its chunks
+//! could be here before the node knows how to do without them.
 
 use super::*;
 use crate::snapshots::manifests::Manifests;

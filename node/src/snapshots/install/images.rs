@@ -1,4 +1,5 @@
-//! Where the weights of installed policies lie: an [image](ImageWriter) each, which goes when the last user of its policy does.
+//! Where the weights of installed policies lie: an [image](ImageWriter) each, which goes when the
+//! last user of its policy does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +34,8 @@ impl Images {
         Ok(Self(dir.to_owned()))
     }
 
-    /// The weights of a snapshot that fits the run. Chunks are verified on their way from the store to the image.
+    /// The weights of a snapshot that fits the run. Chunks are verified on their way from the
+    /// store to the image.
     ///
     /// # Errors
     /// [`InstallError::Chunk`]; [`InstallError::Weights`] when the disk has no room for them.

@@ -136,7 +136,8 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     installed.changed().await.unwrap();
     assert_eq!(installed.borrow_and_update().as_ref().unwrap().policy.version(), 1);
 
-    // Version 2 has all of its files, but one is damaged: it is not installed, and the chunk counts as missing.
+    // Version 2 has all of its files, but one is damaged: it is not installed, and the
+    // chunk counts as missing.
     let second = testing::snapshot(&store, 2);
     let path = file_of(&dir.path().join("chunks"), &second.chunks[3].to_string());
     flip_a_bit(&path);

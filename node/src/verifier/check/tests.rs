@@ -54,7 +54,8 @@ fn shelf(given: &Given, versions: usize, max_copy_bytes: usize) -> VersionCache 
     shelf
 }
 
-/// A group as an honest node makes it; the first token of each response under version 1, the rest under version 2.
+/// A group as an honest node makes it; the first token of each response under version 1, the
+/// rest under version 2.
 fn honest(workload: &NodeWorkload, given: &Given, counter: u64) -> TrajectoryGroup {
     computed_in(Precision::F32, workload, given, counter)
 }
@@ -204,7 +205,8 @@ fn groups_are_checked_in_what_they_declare() {
             if declared == computed {
                 assert_eq!(found, Opinion::Sound, "{computed}");
             } else {
-                // Few tokens: what is near is too close to tell, and f32 is as near to bf16 as another order of its sums may come.
+                // Few tokens: what is near is too close to tell, and f32 is as near to bf16 as
+                // another order of its sums may come.
                 let lies = matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. });
                 let is_far = computed == Precision::Int4 && declared < Precision::Int8;
                 let is_within = (computed, declared) == (Precision::F32, Precision::Bf16);

@@ -21,7 +21,8 @@ fn versions(config: &ModelConfig) -> Vec<Arc<VersionWeights>> {
     (1..4).map(|number| Arc::new(version(number))).collect()
 }
 
-/// What a node that computes in `precision` makes of an order while these versions take over, one every few tokens.
+/// What a node that computes in `precision` makes of an order while these versions take over,
+/// one every few tokens.
 fn drawn(
     versions: &[Arc<VersionWeights>],
     precision: Precision,

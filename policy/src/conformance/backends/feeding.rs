@@ -18,7 +18,8 @@ pub(super) fn distributions<B: Backend>(
     })
 }
 
-/// Feeds prompts as an audit does, and hands out the log-prob of what is said to follow each token with its row.
+/// Feeds prompts as an audit does, and hands out the log-prob of what is said to follow each
+/// token with its row.
 pub(super) fn claims<B: Backend>(
     backend: &B,
     prompts: &[ClaimedPrompt],
@@ -40,7 +41,8 @@ pub(super) fn claims<B: Backend>(
     )
 }
 
-/// Feeds all prompts, of each so many tokens at the end one by one. A call gets the feeds, and which rows their tokens are.
+/// Feeds all prompts, of each so many tokens at the end one by one. A call gets the feeds, and
+/// which rows their tokens are.
 fn feed<B: Backend>(
     backend: &B,
     prompts: &[ClaimedPrompt],

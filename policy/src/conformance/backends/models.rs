@@ -32,10 +32,13 @@ impl NamedModel {
     }
 }
 
-/// Five models, each of which leaves no block, page or vector of a kernel whole. Grouped heads, heads that share one key and heads of their own; output projections that
-/// are the embedding and that are not; biases, norms of heads and stretched rotations. 700 positions: more than a call's tokens.
+/// Five models, each of which leaves no block, page or vector of a kernel whole. Grouped
+/// heads, heads that share one key and heads of their own; output projections that are the
+/// embedding and that are not; biases, norms of heads and stretched rotations. 700 positions:
+/// more than a call's tokens.
 ///
-/// A matrix keeps the size of what it multiplies, as the matrices of real models about do, so logits are about as far apart as 1.
+/// A matrix keeps the size of what it multiplies, as the matrices of real models about do, so
+/// logits are about as far apart as 1.
 ///
 /// # Errors
 /// Never but by a mistake in this list.

@@ -35,8 +35,9 @@ impl ClaimedPrompt {
     }
 }
 
-/// So many prompts of 1 to `longest` tokens, or to as many as the model has positions for. The logarithms of their lengths are uniform, so that short ones
-/// and long ones are compared in calls of every kind; the ends of half of them are fed one by one.
+/// So many prompts of 1 to `longest` tokens, or to as many as the model has positions for. The
+/// logarithms of their lengths are uniform, so that short ones and long ones are compared in calls
+/// of every kind; the ends of half of them are fed one by one.
 #[must_use]
 pub fn prompts(config: &ModelConfig, count: usize, longest: usize, seed: u64) -> Vec<ClaimedPrompt> {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);

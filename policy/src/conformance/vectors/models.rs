@@ -1,8 +1,9 @@
 //! Checks of both forwards against what `transformers` computed for the same weights.
 //!
-//! A directory holds one sub-directory per model, with `config.json`, `model.safetensors` and `expected.json`:
-//! `cases` (token ids, logits after the last token, log-prob of each token given those before it, entropy at each
-//! position) and `nll` (token ids, mean next-token loss, and the norm of the loss's gradient by parameter).
+//! A directory holds one sub-directory per model, with `config.json`, `model.safetensors` and
+//! `expected.json`: `cases` (token ids, logits after the last token, log-prob of each token given
+//! those before it, entropy at each position) and `nll` (token ids, mean next-token loss, and the
+//! norm of the loss's gradient by parameter).
 
 mod expected;
 
@@ -31,8 +32,8 @@ pub const MAX_MODELS: usize = 256;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Checks every model directory in `dir` on the CPU, in order of name. A sub-directory that lacks a file, or holds one that cannot
-/// be used, counts as one failed case; the others go on.
+/// Checks every model directory in `dir` on the CPU, in order of name. A sub-directory that lacks a
+/// file, or holds one that cannot be used, counts as one failed case; the others go on.
 ///
 /// # Errors
 /// When `dir` itself cannot be listed.
@@ -48,8 +49,9 @@ pub fn check_dir_on(dir: &Path, device: &Device) -> Result<VectorReport, VectorE
     each_model(dir, |model, name, report| check_model(model, name, device, report))
 }
 
-/// Checks a backend of the generation engine with every model directory in `dir`, as [`check_dir`] does. `load` puts a model on it; values may
-/// differ by `tolerance`, which is [`VALUE_TOLERANCE`] in f32.
+/// Checks a backend of the generation engine with every model directory in `dir`, as
+/// [`check_dir`] does. `load` puts a model on it; values may differ by `tolerance`, which
+/// is [`VALUE_TOLERANCE`] in f32.
 ///
 /// # Errors
 /// When `dir` itself cannot be listed.
@@ -151,7 +153,8 @@ fn training_outputs(decoder: &Decoder, ids: &[u32]) -> Result<Outputs, Failure> 
     Ok(Outputs { last_logits, logprobs: logp, entropies: entropy })
 }
 
-/// The first half in one call and the rest token by token, so that prefill, decoding and the cache all take part.
+/// The first half in one call and the rest token by token, so that prefill, decoding and the
+/// cache all take part.
 fn generation_outputs<B: Backend>(engine: &B, ids: &[u32]) -> Result<Outputs, Failure> {
     let mut cache = engine.new_cache();
     let (prompt, rest) = ids.split_at(ids.len().div_ceil(2));

@@ -35,9 +35,10 @@ enum Row {
 
 /// Checks every row of `file` against the tokenizer of `tokenizer_dir`, by default the file's own directory.
 ///
-/// A row of kind `encode` passes when the text has exactly these ids and the ids, special tokens included, decode to
-/// exactly `decoded`; one of kind `chat` when the messages render to exactly `text` and that has exactly these ids. Rows
-/// of other kinds are skipped. `worst` is the share of failed rows.
+/// A row of kind `encode` passes when the text has exactly these ids and the ids, special
+/// tokens included, decode to exactly `decoded`; one of kind `chat` when the messages render to
+/// exactly `text` and that has exactly these ids. Rows of other kinds are skipped. `worst` is
+/// the share of failed rows.
 ///
 /// # Errors
 /// When the file cannot be read or the tokenizer cannot be opened.

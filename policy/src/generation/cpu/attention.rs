@@ -1,8 +1,9 @@
 //! Attention of packed tokens over the pages of their sequences.
 //!
-//! A task is a key-value head and a span of tokens. Tokens that see the same page, as the samples of a group see their prompt, are
-//! worked on together, so that a page is read once for all of them. Every score is a chain over the dimensions of the head, and every
-//! output a chain over the positions, whoever shares the page: so nothing depends on what else is computed.
+//! A task is a key-value head and a span of tokens. Tokens that see the same page, as the samples
+//! of a group see their prompt, are worked on together, so that a page is read once for all of
+//! them. Every score is a chain over the dimensions of the head, and every output a chain over the
+//! positions, whoever shares the page: so nothing depends on what else is computed.
 
 use std::ops::Range;
 
@@ -237,8 +238,8 @@ fn score<L: Lanes, const R: usize>(
     }
 }
 
-/// Adds Σ_t weights[t] · values[t][d] over the tokens of a page to R outputs, t rising. Rows of weights are `stride` numbers apart, rows
-/// of outputs `width` lines.
+/// Adds Σ_t weights[t] · values[t][d] over the tokens of a page to R outputs, t rising. Rows of
+/// weights are `stride` numbers apart, rows of outputs `width` lines.
 #[inline(always)]
 fn gather<L: Lanes, const R: usize>(
     lanes: L,

@@ -10,7 +10,8 @@ use crate::generation::cpu::kv_cache::PAGE_TOKENS;
 use crate::math;
 use crate::model::config::ModelConfig;
 
-/// The buffers of one pass over `tokens` packed tokens. Rows follow each other, one a token; packed rows are what products read.
+/// The buffers of one pass over `tokens` packed tokens. Rows follow each other, one a token; packed
+/// rows are what products read.
 #[derive(Clone, Copy)]
 pub(super) struct Buffers<'a> {
     /// The residual stream, `[tokens, hidden]`.
@@ -150,8 +151,9 @@ fn numbers(part: SharedSlice<'_, Line>, count: usize) -> SharedSlice<'_> {
 }
 
 impl<'a> CpuPass<'a> {
-    /// Goes on with some of its tokens alone, `rows` rising: a phase, in which what the residual stream and the attention have of them moves
-    /// to the front. Of use behind the attention of the last layer alone: queries, angles and sights are still those of all tokens.
+    /// Goes on with some of its tokens alone, `rows` rising: a phase, in which what the residual
+    /// stream and the attention have of them moves to the front. Of use behind the attention of the
+    /// last layer alone: queries, angles and sights are still those of all tokens.
     pub(super) fn keep(self, worker: &TeamMember<'_>, rows: &[usize]) -> Self {
         let Buffers { x, attended, .. } = self.buffers;
         let (hidden, lines) = (x.len() / self.tokens, attended.len() / self.tokens);
@@ -188,7 +190,8 @@ impl<'a> CpuPass<'a> {
         (self.sights.pages[sight.sequence][position / PAGE_TOKENS].numbers(), position % PAGE_TOKENS)
     }
 
-    /// Normalises and packs the rows `from(0)`, `from(1)`, … of the residual stream as the first `rows` of the products' input: a phase.
+    /// Normalises and packs the rows `from(0)`, `from(1)`, … of the residual stream as the first
+    /// `rows` of the products' input: a phase.
     pub(super) fn normalise(
         &self,
         worker: &TeamMember<'_>,
@@ -201,7 +204,8 @@ impl<'a> CpuPass<'a> {
         tools.row.resize(hidden, 0.0);
         worker.each(rows, |row| {
             let at = from(row) * hidden;
-            // SAFETY: the residual stream is not written in this phase, and the packed row is this thread's alone.
+            // SAFETY: the residual stream is not written in this phase, and the packed row
+            // is this thread's alone.
             let (x, packed) = unsafe {
                 (self.buffers.x.read(at..at + hidden), self.packed(self.buffers.normed, row, hidden))
             };
@@ -228,7 +232,8 @@ impl<'a> CpuPass<'a> {
         let lines = Packing::F32.lines(inputs);
         tools.row.resize(inputs, 0.0);
         worker.each(self.tokens, |token| {
-            // SAFETY: what attention came to is not written in this phase, and the packed row is this thread's alone.
+            // SAFETY: what attention came to is not written in this phase, and the packed row
+            // is this thread's alone.
             let (from, to) = unsafe {
                 (attended.read(token * lines..(token + 1) * lines), self.packed(rounded, token, inputs))
             };
@@ -256,7 +261,8 @@ impl<'a> CpuPass<'a> {
         let lines = transposed_lines(TILE, inputs);
         worker.each(tokens.div_ceil(TILE), |group| {
             let (first, end) = (group * TILE, tokens.min((group + 1) * TILE));
-            // SAFETY: packed rows are not written in this phase, and what a group is transposed to is this thread's alone.
+            // SAFETY: packed rows are not written in this phase, and what a group is transposed to
+            // is this thread's alone.
             let (rows, transposed) = unsafe {
                 (
                     rows.read(first * length..end * length),

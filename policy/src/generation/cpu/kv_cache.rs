@@ -1,4 +1,5 @@
-//! Keys and values of one sequence on the CPU: pages that copies of a sequence share until one of them writes.
+//! Keys and values of one sequence on the CPU: pages that copies of a sequence share until
+//! one of them writes.
 
 use std::sync::Arc;
 
@@ -13,9 +14,10 @@ pub(crate) const PAGE_LINES: usize = PAGE_TOKENS / LANES;
 
 /// Where a cache keeps what: the shape of a page, in lines.
 ///
-/// A page is `[layer][keys, values][kv_head]` of blocks for [`PAGE_TOKENS`] tokens. A block of keys is `[head_dim][token]`, so that the
-/// scores of a query grow along its dimensions, all tokens side by side; one of values is `[token][head_dim]`, so that its attention grows
-/// along the tokens. Dimensions are padded to whole lines.
+/// A page is `[layer][keys, values][kv_head]` of blocks for [`PAGE_TOKENS`] tokens. A block of keys
+/// is `[head_dim][token]`, so that the scores of a query grow along its dimensions, all tokens side
+/// by side; one of values is `[token][head_dim]`, so that its attention grows along the tokens.
+/// Dimensions are padded to whole lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CpuPageShape {
     layers: usize,
@@ -100,8 +102,8 @@ impl KvCache {
             Arc::make_mut(last);
         }
         self.pages.resize_with(end.div_ceil(PAGE_TOKENS), || {
-            // An allocator that has zeros, fresh from the system, need not write them: pages of real models are megabytes.
-            // SAFETY: a line is numbers, which may all be zeros.
+            // An allocator that has zeros, fresh from the system, need not write them: pages of
+            // real models are megabytes. SAFETY: a line is numbers, which may all be zeros.
             unsafe { Arc::new_zeroed_slice(self.shape.page()).assume_init() }
         });
     }

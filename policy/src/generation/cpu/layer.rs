@@ -56,8 +56,9 @@ impl CpuLayer {
         })
     }
 
-    /// Adds layer `index` to the residual stream, and its keys and values to the caches. Of the last layer only the `wanted` tokens of the
-    /// residual stream are computed, which are the first ones then; they rise.
+    /// Adds layer `index` to the residual stream, and its keys and values to the caches. Of the
+    /// last layer only the `wanted` tokens of the residual stream are computed, which are the first
+    /// ones then; they rise.
     pub(super) fn forward(
         &self,
         index: usize,
@@ -94,10 +95,12 @@ impl CpuLayer {
         self.down.multiply(pass, worker, &mut tools.multiplier, inner, x, OutputUpdate::Add);
     }
 
-    /// Normalises query and key heads where the family does, rotates them to their positions, and puts keys and values into the caches.
+    /// Normalises query and key heads where the family does, rotates them to their positions, and
+    /// puts keys and values into the caches.
     ///
-    /// A task is a key-value head with the query heads that share it, of a span of tokens: a line of a page has keys of neighbours, and two
-    /// threads that wrote to it would take it from each other again and again.
+    /// A task is a key-value head with the query heads that share it, of a span of tokens: a line
+    /// of a page has keys of neighbours, and two threads that wrote to it would take it from each
+    /// other again and again.
     fn place_heads(&self, index: usize, pass: &CpuPass<'_>, worker: &TeamMember<'_>) {
         let config = pass.config;
         let (dim, half, eps) = (config.head_dim, config.head_dim / 2, config.rms_norm_eps as f32);
@@ -156,7 +159,8 @@ fn attend(layer: usize, pass: &CpuPass<'_>, worker: &TeamMember<'_>, tools: &mut
     let kv_heads = config.num_key_value_heads;
     let length = pass.sights.span();
     let spans = pass.tokens.div_ceil(length);
-    // Later tokens of a prompt see more: they go first. Head after head, as what one has cached stays in the second cache for all spans.
+    // Later tokens of a prompt see more: they go first. Head after head, as what one has cached
+    // stays in the second cache for all spans.
     worker.each(spans * kv_heads, |task| {
         let span = spans - 1 - task % spans;
         let task = Attend {

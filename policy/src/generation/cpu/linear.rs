@@ -14,8 +14,9 @@ use crate::model::weights::{WeightTensor, Weights, WeightsError};
 
 /// Rows that a thread takes at a time, at least: a few microseconds even with one token.
 const GRAIN: usize = 64;
-/// Into how many chunks for each thread the rows are cut: few, as many tokens are multiplied with large blocks of rows, and as processors look
-/// ahead the better, the longer the stretches of memory that a thread reads.
+/// Into how many chunks for each thread the rows are cut: few, as many tokens are multiplied with
+/// large blocks of rows, and as processors look ahead the better, the longer the stretches of
+/// memory that a thread reads.
 const CHUNKS: usize = 8;
 /// The same on a matrix unit.
 const CHUNKS_OF_TILES: usize = 4;
@@ -50,7 +51,8 @@ impl CpuLinear {
         self.parts.iter().for_each(CpuMatrix::release);
     }
 
-    /// Adds to, or sets, `y` `[tokens, outputs]` by the products of `x` `[tokens, packed input]`: a phase, or two where x is transposed before.
+    /// Adds to, or sets, `y` `[tokens, outputs]` by the products of `x` `[tokens, packed input]`: a
+    /// phase, or two where x is transposed before.
     pub(super) fn multiply(
         &self,
         pass: &CpuPass<'_>,

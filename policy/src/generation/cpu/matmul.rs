@@ -1,10 +1,12 @@
 //! Products of activations with weights, as these were published or quantised: y = x · Wᵀ.
 //!
-//! **What holds about numbers.** Each output is a dot product in sixteen lanes, which take in the inputs step after step; then the lanes
-//! are added in one fixed tree. With published weights, lane i takes in the inputs 2i + 1 and 2i of each 32, one after the other,
-//! each fused with its addition, as the instruction for products of bf16 does it ([`pairs`]); [`quantised`] ones have their own rule, and so has
-//! bf16 on a matrix unit ([`tiles`]). Neither blocks, tokens, threads nor the element type change that order, nor does the processor but for
-//! that unit, so a result's bits depend on its row of W and its row of x alone.
+//! **What holds about numbers.** Each output is a dot product in sixteen lanes, which take in the
+//! inputs step after step; then the lanes are added in one fixed tree. With published weights, lane
+//! i takes in the inputs 2i + 1 and 2i of each 32, one after the other, each fused with its
+//! addition, as the instruction for products of bf16 does it ([`pairs`]); [`quantised`] ones have
+//! their own rule, and so has bf16 on a matrix unit ([`tiles`]). Neither blocks, tokens, threads
+//! nor the element type change that order, nor does the processor but for that unit, so a result's
+//! bits depend on its row of W and its row of x alone.
 
 mod accumulators;
 mod activations;
@@ -72,7 +74,8 @@ impl Multiplier {
         Packing::of(precision, self.processor)
     }
 
-    /// Sets or adds to column j of `y` the product of `x` with row `rows.start + j` of the weight, for all `rows`.
+    /// Sets or adds to column j of `y` the product of `x` with row `rows.start + j` of the
+    /// weight, for all `rows`.
     ///
     /// Threads may share `y` if their columns do not overlap.
     ///

@@ -32,7 +32,8 @@ impl CpuMatrix {
         Self::Quantised { bytes, format, outputs, inputs }
     }
 
-    /// Bytes of memory that the weight which `precision` makes of one stored as `stored` takes; none where it shares those.
+    /// Bytes of memory that the weight which `precision` makes of one stored as `stored` takes;
+    /// none where it shares those.
     pub(super) fn copied_bytes(outputs: usize, inputs: usize, stored: DType, precision: Precision) -> usize {
         let format = match precision {
             Precision::F32 => return 0,

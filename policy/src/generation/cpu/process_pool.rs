@@ -33,8 +33,8 @@ impl ComputePool {
         Self { threads, instructions: processor.name(), crew, workspace: PassWorkspace::default(), tools }
     }
 
-    /// Calls `enter` with the room for a pass of so many operations: that of the process, with as many threads as rayon's pool, or for a
-    /// small pass one of the caller's own.
+    /// Calls `enter` with the room for a pass of so many operations: that of the process, with as
+    /// many threads as rayon's pool, or for a small pass one of the caller's own.
     pub(super) fn enter<R>(operations: usize, processor: Processor, enter: impl FnOnce(&mut Self) -> R) -> R {
         let threads = rayon::current_num_threads();
         if operations < SMALL {
@@ -49,7 +49,8 @@ impl ComputePool {
         enter(room.get_or_insert_with(|| Self::new(threads, processor)))
     }
 
-    /// The crew's workspace and what runs a job of at most `phases` phases on its threads, each with its tools.
+    /// The crew's workspace and what runs a job of at most `phases` phases on its threads,
+    /// each with its tools.
     pub(super) fn split(&mut self) -> (&mut PassWorkspace, Runner<'_>) {
         (&mut self.workspace, Runner { crew: &mut self.crew, tools: &self.tools })
     }

@@ -1,8 +1,9 @@
 //! Whether this processor computes a recipe to the bit, asked with a question whose answer is known.
 //!
-//! In a precision that [is exact](Precision::is_exact) audits allow for nothing. Every processor that does arithmetic as IEEE 754 says comes to the
-//! same bits; one that does not, or a fault of a compiler, would make a liar of an honest node, or of everybody in an auditor's eyes.
-//! So who generates or audits in such a precision asks first. It takes some milliseconds, once.
+//! In a precision that [is exact](Precision::is_exact) audits allow for nothing. Every processor
+//! that does arithmetic as IEEE 754 says comes to the same bits; one that does not, or a fault of a
+//! compiler, would make a liar of an honest node, or of everybody in an auditor's eyes. So who
+//! generates or audits in such a precision asks first. It takes some milliseconds, once.
 
 use std::sync::OnceLock;
 
@@ -45,7 +46,8 @@ pub fn computes_as_known(precision: Precision) -> bool {
 
 /// What a processor answers; nothing when it comes to no numbers at all.
 fn ask(processor: Processor, precision: Precision) -> Option<Answer> {
-    // No row is a whole number of blocks or lanes, one is longer than what a kernel sums up at a time, and so is the vocabulary for the sampler.
+    // No row is a whole number of blocks or lanes, one is longer than what a kernel sums up at a
+    // time, and so is the vocabulary for the sampler.
     let config = ModelConfig::tiny_qwen3(TinySizes {
         vocab: 1_100,
         hidden: 72,

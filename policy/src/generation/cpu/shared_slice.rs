@@ -8,9 +8,11 @@ use super::simd::{LANES, Line};
 
 /// A slice of which every thread may read and write parts, one phase after another.
 ///
-/// What makes it sound is the same everywhere: within a phase, an element is written by the one thread that took it and touched by no
-/// other, or written by nobody. A phase begins when all of the one before is done, and sees what was written there. References are made
-/// within a chunk of a phase and not kept beyond it: a thread that comes late is between two phases while others are in one far ahead.
+/// What makes it sound is the same everywhere: within a phase, an element is written by the one
+/// thread that took it and touched by no other, or written by nobody. A phase begins when all of
+/// the one before is done, and sees what was written there. References are made within a chunk of
+/// a phase and not kept beyond it: a thread that comes late is between two phases while others
+/// are in one far ahead.
 pub(super) struct SharedSlice<'a, T = f32> {
     data: *mut T,
     len: usize,
@@ -38,7 +40,8 @@ impl<'a, T> SharedSlice<'a, T> {
     /// Numbers behind a pointer that stays valid for as long as `'a`.
     ///
     /// # Safety
-    /// `data` points to `len` numbers that nothing else uses for as long as `'a`, but other values made from it.
+    /// `data` points to `len` numbers that nothing else uses for as long as `'a`, but other
+    /// values made from it.
     pub(super) unsafe fn from_raw(data: *mut T, len: usize) -> Self {
         Self { data, len, lifetime: PhantomData }
     }
@@ -111,7 +114,8 @@ impl<'a> SharedSlice<'a> {
         let Some(last) = values.len().checked_sub(1) else { return };
         assert!(at + last * stride < self.len, "{at} + {last} * {stride} of {}", self.len);
         for (index, value) in values.iter().enumerate() {
-            // SAFETY: not behind the last one, which is within the slice; nobody else touches it, says the caller.
+            // SAFETY: not behind the last one, which is within the slice; nobody else touches
+            // it, says the caller.
             unsafe { self.data.add(at + index * stride).write(*value) }
         }
     }
@@ -121,7 +125,8 @@ impl<'a> SharedSlice<'a> {
     /// # Safety
     /// As [`SharedSlice::write`], for the numbers that the caller takes from it.
     pub(super) unsafe fn cells(self) -> &'a [AtomicU32] {
-        // SAFETY: both types are four bytes of any value with the same alignment; overlaps are excluded as for all access.
+        // SAFETY: both types are four bytes of any value with the same alignment; overlaps are
+        // excluded as for all access.
         unsafe { std::slice::from_raw_parts(self.data.cast(), self.len) }
     }
 }

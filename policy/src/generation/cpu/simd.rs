@@ -1,11 +1,14 @@
 //! Vectors of sixteen f32 on every processor, behind one trait.
 //!
-//! Sixteen lanes are one AVX-512 register, two of AVX2 or four of NEON. Every implementation rounds alike: a product and
-//! its sum are rounded once (fused), [`Lanes::sums`] adds in one fixed tree, and sums of products of 8-bit numbers are exact. So a kernel written with [`Lanes`] gives
-//! the same bits on all of them.
+//! Sixteen lanes are one AVX-512 register, two of AVX2 or four of NEON. Every implementation rounds
+//! alike: a product and its sum are rounded once (fused), [`Lanes::sums`] adds in one fixed tree,
+//! and sums of products of 8-bit numbers are exact. So a kernel written with [`Lanes`] gives the
+//! same bits on all of them.
 //!
-//! A value of an implementing type is the proof that the processor has the instructions: [`Processor::available`] alone
-//! makes them, after having asked the processor. All `unsafe` of the kernels lies here and below; what threads share has its own ([`super::shared_slice`], [`super::matmul::OutputMatrix`]).
+//! A value of an implementing type is the proof that the processor has the
+//! instructions: [`Processor::available`] alone makes them, after having asked the
+//! processor. All `unsafe` of the kernels lies here and below; what threads share has
+//! its own ([`super::shared_slice`], [`super::matmul::OutputMatrix`]).
 
 mod abreast;
 pub(crate) mod amx;
@@ -88,8 +91,8 @@ pub(crate) fn flat_mut(lines: &mut [Line]) -> &mut [f32] {
 
 /// Operations on vectors of sixteen f32.
 ///
-/// Two vectors that come from 32 neighbouring numbers hold those with even indices and those with odd ones: so a bf16 pair
-/// is widened by a shift and a mask.
+/// Two vectors that come from 32 neighbouring numbers hold those with even indices and those with
+/// odd ones: so a bf16 pair is widened by a shift and a mask.
 pub(crate) trait Lanes: Copy {
     /// Sixteen f32 in registers.
     type Vector: Copy;
@@ -118,8 +121,9 @@ pub(crate) trait Lanes: Copy {
     fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2];
     /// 32 bf16 in little-endian order.
     fn pairs(self, block: &[u8; 64]) -> Self::Pairs;
-    /// c, and added to it the products of the odd ones, then those of the even ones, each rounded once. Where there is an instruction for it,
-    /// numbers and sums nearer to zero than 2⁻¹²⁶ are zero.
+    /// c, and added to it the products of the odd ones, then those of the even ones, each
+    /// rounded once. Where there is an instruction for it, numbers and sums nearer to zero
+    /// than 2⁻¹²⁶ are zero.
     fn add_pairs(self, a: Self::Pairs, b: Self::Pairs, c: Self::Vector) -> Self::Vector;
     /// The even and the odd ones of 32 f16 in little-endian order.
     fn widen_f16(self, block: &[u8; 64]) -> [Self::Vector; 2];
@@ -129,7 +133,8 @@ pub(crate) trait Lanes: Copy {
     fn widen_pair(self, pair: &[u8; 4]) -> Self::Vector;
     /// 64 weights of 8 bits, none of them -128.
     fn weights_i8(self, weights: &[u8; 64]) -> Self::Weights;
-    /// 64 weights of 4 bits, from -8 to 7: byte i has weight i in its lower half and weight i + 32 in its upper one, each with 8 added.
+    /// 64 weights of 4 bits, from -8 to 7: byte i has weight i in its lower half and weight i + 32
+    /// in its upper one, each with 8 added.
     fn weights_i4(self, weights: &[u8; 32]) -> Self::Weights;
     /// 64 activations of 8 bits, none of them -128.
     fn activations(self, line: &Line) -> Self::Activations;
@@ -146,7 +151,8 @@ pub(crate) trait Lanes: Copy {
         }
         all
     }
-    /// Asks for the cache line `ahead` bytes behind the start of `bytes`, in the second cache at least; it may lie anywhere.
+    /// Asks for the cache line `ahead` bytes behind the start of `bytes`, in the second cache at
+    /// least; it may lie anywhere.
     fn prefetch(self, bytes: &[u8], ahead: usize);
     /// Runs `task` compiled for these instructions, as a function of its own.
     fn run<T: Task>(self, task: T) -> T::Output;

@@ -16,8 +16,8 @@ use crate::training::decoder::Decoder;
 use crate::training::decoder::tests::families;
 use crate::training::packed::Packed;
 
-/// Large enough that a pass wakes all threads, with heads as wide as those of real models or of no whole number of vectors, one to seven of
-/// which share keys, in each type of stored weights.
+/// Large enough that a pass wakes all threads, with heads as wide as those of real models or of no
+/// whole number of vectors, one to seven of which share keys, in each type of stored weights.
 fn models() -> Vec<(ModelConfig, Weights)> {
     let model = |(dtype, head_dim, heads, layers)| {
         let config = ModelConfig::tiny_qwen3(TinySizes {
@@ -171,7 +171,8 @@ fn a_coarser_precision_is_near_f32_and_not_the_same() {
     for (config, weights) in models().into_iter().chain(families()) {
         let tokens: Vec<u32> = (0..60).map(|i| i * 7 % config.vocab_size as u32).collect();
         let exact = logprobs(&CpuBackend::load(&config, &weights).unwrap(), &tokens);
-        // Measured: 4e-3 to 1e-2 and 2e-5 to 7e-5 in bf16, 0.02 and 2e-4 to 7e-4 in int8, 0.2 to 0.3 and 0.02 to 0.05 in int4.
+        // Measured: 4e-3 to 1e-2 and 2e-5 to 7e-5 in bf16, 0.02 and 2e-4 to 7e-4 in int8, 0.2 to
+        // 0.3 and 0.02 to 0.05 in int4.
         for (precision, mean_limit, kl_limit) in
             [(Precision::Bf16, 0.01, 1e-3), (Precision::Int8, 0.05, 2e-3), (Precision::Int4, 0.5, 0.1)]
         {
@@ -316,8 +317,8 @@ fn beside_another_version_mapped_weights_are_given_back_and_read_again() {
     }
 }
 
-/// In bf16 a matrix unit adds in an order of its own: whoever has one has to believe those who have none, and the other way round.
-/// `ECHO_AUDIT_SIZE` is that of the largest model.
+/// In bf16 a matrix unit adds in an order of its own: whoever has one has to believe those who have
+/// none, and the other way round. `ECHO_AUDIT_SIZE` is that of the largest model.
 #[test]
 fn what_one_processor_draws_passes_the_audit_of_another() {
     let all = Processor::available();
@@ -344,7 +345,8 @@ fn what_one_processor_draws_passes_the_audit_of_another() {
     }
 }
 
-/// What the audit of one policy says of samples that the other drew; it has to find no fault with any of them.
+/// What the audit of one policy says of samples that the other drew; it has to find no fault
+/// with any of them.
 fn drawn_and_audited(drawer: &Policy, auditor: &Policy) -> Evidence {
     const SAMPLES: u32 = 16;
     const DRAWN: u32 = 128;

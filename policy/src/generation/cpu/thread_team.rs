@@ -1,9 +1,11 @@
 //! The threads of the CPU backend: one forward pass is one job that they run together, in phases.
 //!
-//! A pass has some nine to fourteen phases a layer, each a few microseconds to milliseconds long; handing every phase to a thread pool anew would cost
-//! a twentieth of a token. Here threads take the work of a phase in chunks, and go on when all chunks are done. Phases do not wait for
-//! threads: one that the system does not run, because other programs want its core, takes no chunks, and finds the phases over later. Only
-//! who has a chunk is waited for, and at the end of the job whoever came to it.
+//! A pass has some nine to fourteen phases a layer, each a few microseconds to milliseconds long;
+//! handing every phase to a thread pool anew would cost a twentieth of a token. Here threads take
+//! the work of a phase in chunks, and go on when all chunks are done. Phases do not wait for
+//! threads: one that the system does not run, because other programs want its core, takes no
+//! chunks, and finds the phases over later. Only who has a chunk is waited for, and at the end of
+//! the job whoever came to it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -68,7 +70,8 @@ struct Order {
 // SAFETY: both pointees are `Sync`, and live for as long as any thread is inside the job.
 unsafe impl Send for Order {}
 
-/// How far a phase is. On a cache line of its own: threads that wait for one phase look at it while others are late in the one before.
+/// How far a phase is. On a cache line of its own: threads that wait for one phase look at it while
+/// others are late in the one before.
 #[derive(Default)]
 #[repr(align(64))]
 struct Phase {
@@ -102,7 +105,8 @@ impl ThreadTeam {
         self.threads.len() + 1
     }
 
-    /// Runs `job`, of at most `phases` phases, on every thread that comes to it, and returns when all of it is done.
+    /// Runs `job`, of at most `phases` phases, on every thread that comes to it, and returns when
+    /// all of it is done.
     ///
     /// Panics with what a thread panicked with.
     pub(super) fn run(&mut self, phases: usize, job: &(dyn Fn(&TeamMember<'_>) + Sync)) {
@@ -115,7 +119,8 @@ impl ThreadTeam {
             common.desk().order = None;
             common.progress.wait_until(|| common.inside.load(Ordering::SeqCst) == 0);
         });
-        // SAFETY: only the lifetime changes. This call outlasts the threads that are inside, and those that could still come.
+        // SAFETY: only the lifetime changes. This call outlasts the threads that are inside, and
+        // those that could still come.
         let job: &'static Job = unsafe { mem::transmute(job) };
         let phases = NonNull::from(self.phases.as_slice());
         let order = Order { job: NonNull::from(job), phases, threads: self.size() };
@@ -212,11 +217,12 @@ impl TeamMember<'_> {
         self.phase(items, 1, |chunk| each(chunk.start));
     }
 
-    /// The next phase of the job: `each` with chunks of `grain` of its `items`, until none is left. Returns when all of them are done, by
-    /// whichever thread; what they wrote is seen afterwards.
+    /// The next phase of the job: `each` with chunks of `grain` of its `items`, until none is left.
+    /// Returns when all of them are done, by whichever thread; what they wrote is seen afterwards.
     ///
-    /// Every thread calls it with the same numbers. What is said to be shared in a phase must not be touched outside of `each`: a thread
-    /// that comes late is between two phases while others are in one far ahead.
+    /// Every thread calls it with the same numbers. What is said to be shared in a phase must not
+    /// be touched outside of `each`: a thread that comes late is between two phases while others
+    /// are in one far ahead.
     pub(super) fn phase(&self, items: usize, grain: usize, mut each: impl FnMut(Range<usize>)) {
         let phase = &self.phases[self.next.replace(self.next.get() + 1)];
         let chunks = items.div_ceil(grain);

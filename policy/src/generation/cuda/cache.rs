@@ -11,8 +11,8 @@ pub(super) const PAGE_TOKENS: usize = 32;
 
 /// What a page holds: `[layer][keys, values][kv_head]` of blocks for [`PAGE_TOKENS`] tokens.
 ///
-/// A block of keys is `[dimension / 4][token][dimension % 4]`, one of values `[token][dimension]`. Numbers are f32 in every precision.
-/// Dimensions are padded to multiples of eight.
+/// A block of keys is `[dimension / 4][token][dimension % 4]`, one of values `[token][dimension]`.
+/// Numbers are f32 in every precision. Dimensions are padded to multiples of eight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CudaPageShape {
     layers: usize,
@@ -81,7 +81,8 @@ impl CudaCache {
         Arc::ptr_eq(&self.device, device) && self.shape == shape
     }
 
-    /// The pages that the cache would have with so many more tokens: none of those to be written to is another cache's. Nothing is changed.
+    /// The pages that the cache would have with so many more tokens: none of those to be written to
+    /// is another cache's. Nothing is changed.
     ///
     /// Fails when the device has no room for them, or fails.
     pub(super) fn grown(&self, tokens: usize) -> Result<Vec<Arc<CudaPage>>, EngineError> {

@@ -1,5 +1,5 @@
-//! What a row of logits is asked, and what the answer means: [`crate::sampling`]'s rule, whose sums the device makes and whose logarithms
-//! are taken here.
+//! What a row of logits is asked, and what the answer means: [`crate::sampling`]'s rule, whose sums
+//! the device makes and whose logarithms are taken here.
 
 use super::kernels::{Outcome, RowPick};
 use crate::generation::backend::{Pick, TokenClaim};

@@ -1,7 +1,8 @@
 //! The kernels: their sources, what was compiled of them, and the structures that they take.
 //!
-//! Volunteers have a driver and no compiler. So the kernels are shipped as PTX for compute capability 8.0, which the driver compiles for the
-//! GPU that is there. It is the output of NVRTC 12.0: its form of PTX (8.0) is read by every driver from 525 on.
+//! Volunteers have a driver and no compiler. So the kernels are shipped as PTX for compute
+//! capability 8.0, which the driver compiles for the GPU that is there. It is the output of NVRTC
+//! 12.0: its form of PTX (8.0) is read by every driver from 525 on.
 
 use std::path::{Path, PathBuf};
 

@@ -31,7 +31,8 @@ impl OperandLayout {
         self.0 == Precision::Bf16
     }
 
-    /// Rows of operands are padded to multiples of so many numbers: a chunk of a lane, or two steps of tensor cores.
+    /// Rows of operands are padded to multiples of so many numbers: a chunk of a lane, or two
+    /// steps of tensor cores.
     pub(super) fn padded(self, width: usize) -> usize {
         width.next_multiple_of(if self.is_bf16() { 32 } else { 8 })
     }
@@ -62,7 +63,8 @@ pub(super) struct CudaMatrix {
 }
 
 impl CudaMatrix {
-    /// The weights `{name}.weight` below each other for products of the recipe, with `{name}.bias` where `biased`.
+    /// The weights `{name}.weight` below each other for products of the recipe,
+    /// with `{name}.bias` where `biased`.
     pub(super) fn load(
         device: &Arc<CudaDevice>,
         weights: &Weights,
@@ -150,7 +152,8 @@ impl CudaMatrix {
         self.outputs
     }
 
-    /// y (+)= x · Wᵀ + b for rows of x that are padded as the weights are; rows of y are `y_stride` numbers apart.
+    /// y (+)= x · Wᵀ + b for rows of x that are padded as the weights are; rows of y
+    /// are `y_stride` numbers apart.
     pub(super) fn multiply(
         &self,
         device: &CudaDevice,

@@ -112,7 +112,8 @@ impl CudaModel {
         &self.head
     }
 
-    /// Where the cosines and the sines of the first `positions` positions lie. They stay there until the next call.
+    /// Where the cosines and the sines of the first `positions` positions lie. They stay there
+    /// until the next call.
     ///
     /// Fails when the device has no room for them, or fails.
     pub(super) fn angles(&self, positions: usize) -> Result<[Address; 2], EngineError> {

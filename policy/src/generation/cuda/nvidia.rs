@@ -1,7 +1,7 @@
 //! NVIDIA's driver behind [`CudaDriver`].
 //!
-//! Its library is looked for, and loaded, when a device is asked for; where there is none, there is an error. Everything goes through one
-//! stream, so a device works in the order of the calls.
+//! Its library is looked for, and loaded, when a device is asked for; where there is none, there is
+//! an error. Everything goes through one stream, so a device works in the order of the calls.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -13,7 +13,8 @@ use super::device::CudaDevice;
 use super::driver::{Address, CudaDriver, DeviceMemory, DriverError, Launch};
 use super::{CudaError, kernels};
 
-/// Oldest driver that reads the shipped kernels, by the version of CUDA that it brings: 12.0, which is driver 525.
+/// Oldest driver that reads the shipped kernels, by the version of CUDA that it brings: 12.0,
+/// which is driver 525.
 pub const OLDEST_DRIVER: i32 = 12_000;
 /// Least compute capability: the kernels multiply bf16 on tensor cores.
 pub const LEAST_CAPABILITY: (i32, i32) = (8, 0);
@@ -72,7 +73,8 @@ pub fn open(index: usize, limit: Option<usize>) -> Result<Arc<CudaDevice>, CudaE
 
 /// Looks for the driver and its version.
 fn start() -> Result<(i32, i32), CudaError> {
-    // With the feature `cuda` the driver is linked: what stands in for a missing one (`cargo lab gpu pack`) says so when it is started.
+    // With the feature `cuda` the driver is linked: what stands in for a missing one
+    // (`cargo lab gpu pack`) says so when it is started.
     #[cfg(not(feature = "cuda"))]
     // SAFETY: it loads a library to see whether it is there. Calls below would panic where it is not.
     if !unsafe { sys::is_culib_present() } {
@@ -148,7 +150,8 @@ struct Context {
     context: sys::CUcontext,
 }
 
-// SAFETY: the driver's handles may be used from any thread to which the context is made current, which every call does.
+// SAFETY: the driver's handles may be used from any thread to which the context is made current,
+// which every call does.
 unsafe impl Send for Nvidia {}
 // SAFETY: as above; the driver's calls may be made by several threads at a time.
 unsafe impl Sync for Nvidia {}
@@ -162,7 +165,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: it was retained once. A device that is lost says so, and there is nothing to be done about it.
+        // SAFETY: it was retained once. A device that is lost says so, and there is nothing to
+        // be done about it.
         let _ = unsafe { result::primary_ctx::release(self.device) };
     }
 }
@@ -219,7 +223,8 @@ impl Nvidia {
 impl Drop for Nvidia {
     fn drop(&mut self) {
         let _ = self.context.make_current();
-        // SAFETY: nobody else has them. A device that is lost says so, and there is nothing to be done about it.
+        // SAFETY: nobody else has them. A device that is lost says so, and there is nothing to
+        // be done about it.
         unsafe {
             if let Some(module) = self.module.take() {
                 let _ = result::module::unload(module);
@@ -252,7 +257,8 @@ impl CudaDriver for Nvidia {
     }
 
     unsafe fn free(&self, address: Address) {
-        // SAFETY: the caller's promise. The driver waits for what still runs. A device that is lost has no memory to be given back.
+        // SAFETY: the caller's promise. The driver waits for what still runs. A device that is lost
+        // has no memory to be given back.
         let _ = self.call(|| unsafe { result::free_sync(address) });
     }
 

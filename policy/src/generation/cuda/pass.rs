@@ -57,7 +57,8 @@ pub(super) struct CudaPass<'a> {
 }
 
 impl<'a> CudaPass<'a> {
-    /// Finds memory, and tells the device about the tokens and the wanted rows among them. The turn has to be the caller's.
+    /// Finds memory, and tells the device about the tokens and the wanted rows among them. The turn
+    /// has to be the caller's.
     ///
     /// Fails when there is no room, or the device fails.
     pub(super) fn new(
@@ -254,7 +255,8 @@ impl<'a> CudaPass<'a> {
             scale: 1.0 / (config.head_dim as f32).sqrt(),
         };
         let launch = Launch { blocks: [self.tokens.count() as u32, 1, 1], threads: 128, shared: 0 };
-        // SAFETY: every sequence has pages for its tokens, and the places where they are written to are its own.
+        // SAFETY: every sequence has pages for its tokens, and the places where they are written
+        // to are its own.
         unsafe { self.device().launch(self.model.recipe.pick("heads_f32", "heads_bf16"), launch, &arguments) }
     }
 

@@ -89,7 +89,8 @@ impl AttentionSplit {
         Self { tasks, rows, partitions, split }
     }
 
-    /// Bytes of shared memory that a block is given: queries, outputs and its quarters' outputs, and the weights of a partition.
+    /// Bytes of shared memory that a block is given: queries, outputs and its quarters' outputs,
+    /// and the weights of a partition.
     pub(super) fn shared_bytes(&self, stored_dim: usize) -> usize {
         self.rows * ((2 + SUBPARTS) * stored_dim + PARTITION) * size_of::<f32>()
     }

@@ -16,7 +16,8 @@ pub enum DeviceChoice {
     Cpu,
     /// An NVIDIA GPU through CUDA, by its number; the first that can be used without one.
     Cuda(Option<usize>),
-    /// A GPU through Vulkan, Metal or DX12, by its number or a part of its name in any case; without either, the best that is not software.
+    /// A GPU through Vulkan, Metal or DX12, by its number or a part of its name in any case;
+    /// without either, the best that is not software.
     Wgpu(Option<String>),
 }
 

@@ -223,11 +223,12 @@ impl Survey {
         Err("wgpu: this program was built without it".to_owned())
     }
 
-    /// The devices for somebody who wants `choice`, to compute in `precision`: one to begin with, and others for when it is lost. The
-    /// last is the processor.
+    /// The devices for somebody who wants `choice`, to compute in `precision`: one to begin with,
+    /// and others for when it is lost. The last is the processor.
     ///
     /// # Errors
-    /// [`DeviceError::None`] when nothing is there of what was asked for, or nothing that computes in `precision`.
+    /// [`DeviceError::None`] when nothing is there of what was asked for, or nothing
+    /// that computes in `precision`.
     pub fn ladder(
         &self,
         choice: &DeviceChoice,

@@ -8,7 +8,8 @@ use crate::generation::backend::{Backend, MAX_CALL_TOKENS};
 pub const DEFAULT_CACHE_BUDGET: usize = 2 << 30;
 /// Sequences in flight at once, unless [`GenerationLimits`] say otherwise.
 pub const DEFAULT_SEQUENCES: usize = 256;
-/// Steps after which a device that was out of memory is given twice as much to do again, up to [`GenerationLimits`].
+/// Steps after which a device that was out of memory is given twice as much to do
+/// again, up to [`GenerationLimits`].
 const CALM_STEPS: usize = 512;
 
 /// What a generation may use. A single request is always taken up, whatever it needs.
@@ -18,8 +19,9 @@ pub struct GenerationLimits {
     pub cache_bytes: usize,
     /// Sequences in flight at once.
     pub sequences: usize,
-    /// Most tokens of prompts and of what is computed anew in one step, beside the draws: bounds how long those wait. While a newer policy
-    /// takes over, a quarter of it comes on top, or two tokens for each that is drawn.
+    /// Most tokens of prompts and of what is computed anew in one step, beside the draws: bounds
+    /// how long those wait. While a newer policy takes over, a quarter of it comes on top, or two
+    /// tokens for each that is drawn.
     pub prefill_tokens: usize,
 }
 
@@ -34,8 +36,8 @@ impl Default for GenerationLimits {
 }
 
 impl<B: Backend> Generation<B> {
-    /// Whether one more request might begin with the next step: nobody waits, and something is left of the limits. It may need
-    /// more than that, and then waits for others to end.
+    /// Whether one more request might begin with the next step: nobody waits, and something is left
+    /// of the limits. It may need more than that, and then waits for others to end.
     pub fn has_room(&self) -> bool {
         let free = self.used_bytes() < self.cache_budget() && self.live() < self.allowed;
         self.waiting.is_empty() && !self.waits() && (free || self.active.iter().all(SampleGroup::is_finished))
@@ -45,7 +47,8 @@ impl<B: Backend> Generation<B> {
     pub(super) fn admit(&mut self) {
         let (mut used, mut live) = (self.used_bytes(), self.live());
         let budget = self.cache_budget();
-        // Who was put back goes on under the policy that others wait to be replaced, and whoever stands before it does too.
+        // Who was put back goes on under the policy that others wait to be replaced, and whoever
+        // stands before it does too.
         let may_begin = !self.waits() || self.waiting.iter().any(SampleGroup::is_begun);
         while let Some(group) = self.waiting.front() {
             let after = (used.saturating_add(self.bytes(group)), live + group.live().count());
@@ -94,16 +97,17 @@ impl<B: Backend> Generation<B> {
         held.saturating_mul(self.policy.backend().cache_bytes_per_token())
     }
 
-    /// Whether a group's caches can be computed anew while it goes on from those that it has. What caches hold now counts, not what they
-    /// may grow to: a successor is not there for long.
+    /// Whether a group's caches can be computed anew while it goes on from those that it has. What
+    /// caches hold now counts, not what they may grow to: a successor is not there for long.
     pub(super) fn has_room_for_successor(&self, index: usize) -> bool {
         let group = &self.active[index];
         let fits = self.held_bytes().saturating_add(self.successor_bytes(group)) <= self.cache_budget();
         group.successor.is_some() || fits
     }
 
-    /// Gives the device half as much to do after it was out of memory: half of the sequences, youngest groups first, or half of the
-    /// tokens in a call where one group is left. False when there is nothing to be halved.
+    /// Gives the device half as much to do after it was out of memory: half of the sequences,
+    /// youngest groups first, or half of the tokens in a call where one group is left. False when
+    /// there is nothing to be halved.
     pub(super) fn shrink(&mut self) -> bool {
         self.tally.out_of_memory += 1;
         self.calm = 0;

@@ -6,7 +6,8 @@ use super::sequence::SampledSequence;
 use crate::generation::backend::{Backend, Feed};
 use crate::generation::policy::Policy;
 
-/// What has been computed of a group. Either all of its responses that are not over have a cache, or none has.
+/// What has been computed of a group. Either all of its responses that are not over have a
+/// cache, or none has.
 pub(super) struct GroupCaches<B: Backend> {
     /// Who goes on from them.
     policy: Arc<Policy<B>>,

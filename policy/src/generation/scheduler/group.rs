@@ -59,8 +59,8 @@ impl<B: Backend> SampleGroup<B> {
         self.sequences.iter().any(|sequence| !sequence.completion.tokens.is_empty())
     }
 
-    /// Tokens that the caches have room for when every response that is not over becomes as long as it may be, where they take it in
-    /// multiples of `granule` and share whole ones.
+    /// Tokens that the caches have room for when every response that is not over becomes as long as
+    /// it may be, where they take it in multiples of `granule` and share whole ones.
     pub(super) fn most_cached_tokens(&self, granule: usize) -> usize {
         let own = self.inputs() % granule;
         let each = self.live().map(|sequence| {
@@ -77,7 +77,8 @@ impl<B: Backend> SampleGroup<B> {
         self.caches.iter().chain(&self.successor).map(|caches| caches.tokens(inputs)).sum()
     }
 
-    /// Tokens that its successor comes to need room for: it has caught up before responses are twice as long as they are.
+    /// Tokens that its successor comes to need room for: it has caught up before responses are
+    /// twice as long as they are.
     pub(super) fn successor_tokens(&self) -> usize {
         self.caches.as_ref().map_or(0, |caches| 2 * caches.tokens(self.inputs()))
     }
@@ -143,13 +144,14 @@ impl<B: Backend> SampleGroup<B> {
         self.sequences.iter().enumerate().any(|(at, sequence)| !sequence.finished && !has(at))
     }
 
-    /// Whether each of its responses that is not over has a cache, and none of them is drawn ahead of the others.
+    /// Whether each of its responses that is not over has a cache, and none of them is drawn
+    /// ahead of the others.
     fn is_in_step(&self) -> bool {
         !self.lacks_caches() && self.sequences.iter().all(|sequence| sequence.drawn.is_none())
     }
 
-    /// Whether it can go on under the policy `before` while a newer one on this backend computes its caches anew: it has drawn from that,
-    /// and both are on one device.
+    /// Whether it can go on under the policy `before` while a newer one on this backend computes
+    /// its caches anew: it has drawn from that, and both are on one device.
     pub(super) fn can_linger(&self, before: &Arc<Policy<B>>, backend: &B) -> bool {
         let here = self.caches.as_ref().is_some_and(|caches| caches.are_accepted_by(backend));
         here && self.is_begun() && self.is_under(before) && self.is_in_step()
@@ -200,7 +202,8 @@ impl<B: Backend> SampleGroup<B> {
         self.is_begun() && !self.is_finished() && self.lineage.anew
     }
 
-    /// Frees the caches of responses that are over. No turn of theirs follows any more: it would not be in step with the others.
+    /// Frees the caches of responses that are over. No turn of theirs follows any more: it would
+    /// not be in step with the others.
     pub(super) fn close(&mut self) {
         for (at, sequence) in self.sequences.iter_mut().enumerate().filter(|(_, sequence)| sequence.finished)
         {

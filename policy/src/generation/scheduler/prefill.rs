@@ -10,8 +10,9 @@ use crate::generation::backend::{Backend, Want};
 use crate::generation::policy::Policy;
 
 impl<B: Backend> Generation<B> {
-    /// Computes what groups have to catch up with, those under an older policy first, then the oldest, as far as `room` tokens go: a group that
-    /// is all caught up draws while a younger one still is not.
+    /// Computes what groups have to catch up with, those under an older policy first, then the
+    /// oldest, as far as `room` tokens go: a group that is all caught up draws while a younger
+    /// one still is not.
     pub(super) fn prefill(&mut self, room: &mut usize) -> Result<(), EngineError> {
         let Self { active, policy, .. } = self;
         for group in active.iter_mut().filter(|group| !group.is_finished()) {

@@ -50,7 +50,8 @@ impl SampleRequest {
     }
 }
 
-/// One response. `tokens`, `logprobs`, `raw_logprobs` and `versions` have one entry a token; what was heard is in none of them.
+/// One response. `tokens`, `logprobs`, `raw_logprobs` and `versions` have one entry a token; what
+/// was heard is in none of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
     /// Token ids of all turns, stop tokens included where they were drawn.
@@ -63,16 +64,19 @@ pub struct Completion {
     pub raw_logprobs: Vec<f32>,
     /// Policy version that produced each token.
     pub versions: Vec<u64>,
-    /// Indices of tokens before whose draw everything was computed anew, where that matters: what was in the cache came of another
-    /// version. With [`super::PolicyTakeover::Recompute`] these are the places at which the version changes; where it changes at
-    /// another place, the cache of the version before was kept.
+    /// Indices of tokens before whose draw everything was computed anew, where that matters: what
+    /// was in the cache came of another version. With [`super::PolicyTakeover::Recompute`] these
+    /// are the places at which the version changes; where it changes at another place, the cache of
+    /// the version before was kept.
     pub recomputed: Vec<u32>,
-    /// Whether a stop token or a stop string ended its last turn; otherwise the length did, or the generation was abandoned.
+    /// Whether a stop token or a stop string ended its last turn; otherwise the length did, or
+    /// the generation was abandoned.
     pub stopped: bool,
 }
 
 impl Completion {
-    /// Whether tokens were drawn from a cache that an older version had filled: see [`super::PolicyTakeover::Keep`].
+    /// Whether tokens were drawn from a cache that an older version had filled: see
+    /// [`super::PolicyTakeover::Keep`].
     pub fn has_kept_caches(&self) -> bool {
         let mut changes = (1..self.versions.len()).filter(|&at| self.versions[at] != self.versions[at - 1]);
         changes.any(|at| !self.recomputed.contains(&(at as u32)))

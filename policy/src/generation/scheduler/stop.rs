@@ -31,7 +31,8 @@ impl std::fmt::Debug for StopStrings {
 }
 
 impl StopStrings {
-    /// `decode` turns the last tokens of a turn into text. It may garble the first characters, which are cut off from those before.
+    /// `decode` turns the last tokens of a turn into text. It may garble the first characters,
+    /// which are cut off from those before.
     ///
     /// # Errors
     /// When there are too many strings, or one is empty or too long.
@@ -49,9 +50,11 @@ impl StopStrings {
         Ok(Self { strings, longest, decode: Arc::new(decode) })
     }
 
-    /// Whether the text of a turn has just come to hold one of the strings; it held none before its last token.
+    /// Whether the text of a turn has just come to hold one of the strings; it held none
+    /// before its last token.
     pub(super) fn end(&self, turn: &[u32]) -> bool {
-        // Most tokens are a byte of text or more, some are none; twice the longest leaves room for a garbled beginning.
+        // Most tokens are a byte of text or more, some are none; twice the longest leaves room
+        // for a garbled beginning.
         let wanted = 2 * self.longest;
         let mut tokens = wanted.min(turn.len());
         while tokens > 0 {

@@ -15,22 +15,23 @@ const PACE: usize = 2;
 /// What a policy that is installed does to the responses in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PolicyTakeover {
-    /// They go on under it, from caches that it computes anew from prompt and tokens: a request's after the other's, beside the draws,
-    /// which until then are those of the policy before. So who has begun does not wait for what is computed anew, unless there is no room
-    /// for a second cache, or the policies are on different devices.
+    /// They go on under it, from caches that it computes anew from prompt and tokens: a request's
+    /// after the other's, beside the draws, which until then are those of the policy before. So who
+    /// has begun does not wait for what is computed anew, unless there is no room for a second
+    /// cache, or the policies are on different devices.
     #[default]
     Recompute,
-    /// They go on under it from the caches that they have, where the backend accepts them. A group that is being caught up is
-    /// computed anew, so that tokens and their versions tell what is in a cache: all that follows a token was fed by
-    /// the version of the next.
+    /// They go on under it from the caches that they have, where the backend accepts them. A group
+    /// that is being caught up is computed anew, so that tokens and their versions tell what is in
+    /// a cache: all that follows a token was fed by the version of the next.
     Keep,
     /// They end under the policy that they began with. No request is taken up until then.
     Wait,
 }
 
 impl<B: Backend> Generation<B> {
-    /// Goes on under another policy, as [`PolicyTakeover`] says. One of the version in use takes over at once, whatever it says: it is
-    /// the same policy, on another device perhaps.
+    /// Goes on under another policy, as [`PolicyTakeover`] says. One of the version in use takes
+    /// over at once, whatever it says: it is the same policy, on another device perhaps.
     ///
     /// # Errors
     /// When the new policy has another configuration; the old one then stays in use.
@@ -59,7 +60,8 @@ impl<B: Backend> Generation<B> {
         for group in &mut self.active {
             // What a version between would have computed nobody needs any more.
             group.successor = None;
-            // At most two versions draw: who did not come to the one before has no more turns under an older one.
+            // At most two versions draw: who did not come to the one before has no more turns
+            // under an older one.
             let lingers = is_other && !keep && group.can_linger(&before, self.policy.backend());
             if !(lingers || (keep && group.hand_over(&self.policy))) {
                 group.forget();
@@ -73,14 +75,16 @@ impl<B: Backend> Generation<B> {
         self.active.iter().filter(|group| group.lingers(&self.policy)).count()
     }
 
-    /// Whether a request that has tokens has drawn none since its caches were given up: another policy would have it begin once more.
+    /// Whether a request that has tokens has drawn none since its caches were given up: another
+    /// policy would have it begin once more.
     pub fn is_catching_up(&self) -> bool {
         self.active.iter().any(SampleGroup::is_catching_up)
     }
 
-    /// Computes anew what groups have from the policy before, oldest first, as far as `room` tokens go; or twice as many as are drawn
-    /// meanwhile, since with fewer the last would hardly come to an end. One group at a time, as it needs room for two caches; where there is none,
-    /// its own are given up first.
+    /// Computes anew what groups have from the policy before, oldest first, as far as `room` tokens
+    /// go; or twice as many as are drawn meanwhile, since with fewer the last would hardly come to
+    /// an end. One group at a time, as it needs room for two caches; where there is none, its own
+    /// are given up first.
     pub(super) fn succeed(&mut self, room: &mut usize) -> Result<(), EngineError> {
         let policy = Arc::clone(&self.policy);
         if *room > 0 {

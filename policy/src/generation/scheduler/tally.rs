@@ -5,11 +5,14 @@
 pub struct GenerationStats {
     /// Tokens that were drawn, of all requests.
     pub drawn: u64,
-    /// Tokens of prompts, and heard ones, that were computed for the first time. A prompt's last token belongs to the draw behind it.
+    /// Tokens of prompts, and heard ones, that were computed for the first time. A prompt's last
+    /// token belongs to the draw behind it.
     pub prefilled: u64,
-    /// Tokens that were computed once more: for another policy, or as the caches that held them were given up for want of memory.
+    /// Tokens that were computed once more: for another policy, or as the caches that held them
+    /// were given up for want of memory.
     pub recomputed: u64,
-    /// Requests whose caches were computed anew by a newer policy beside their draws, and that went on from these.
+    /// Requests whose caches were computed anew by a newer policy beside their draws, and that
+    /// went on from these.
     pub succeeded: u64,
     /// Groups that were put back for want of memory.
     pub preempted: u64,

@@ -43,7 +43,8 @@ fn generation(device: &Arc<Device>, limits: GenerationLimits, takeover: PolicyTa
     Generation::new(device.policy(1), limits, takeover)
 }
 
-/// Draws a response once more, alone, from what it says of its versions and of what was computed anew, and compares.
+/// Draws a response once more, alone, from what it says of its versions and of what was
+/// computed anew, and compares.
 fn check_alone(request: &SampleRequest, sample: usize, completion: &Completion) {
     let Completion { tokens, turns, versions, .. } = completion;
     let mut said = request.prompt.clone();

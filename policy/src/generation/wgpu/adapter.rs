@@ -7,7 +7,8 @@ use wgpu::{Adapter, Backends, DeviceType, Features, Instance, InstanceDescriptor
 
 use super::GpuError;
 
-/// Share of a device's memory, in percent, up to which buffers are made where its driver tells: somebody's desktop may run on the rest.
+/// Share of a device's memory, in percent, up to which buffers are made where its driver tells:
+/// somebody's desktop may run on the rest.
 const MEMORY_SHARE: u8 = 90;
 
 /// What an adapter is.
@@ -21,7 +22,8 @@ pub enum AdapterKind {
     Virtual,
     /// Its driver does not say.
     Unknown,
-    /// A program that computes on the processor. Only taken when it is asked for: the CPU backend is many times as fast.
+    /// A program that computes on the processor. Only taken when it is asked for: the CPU backend
+    /// is many times as fast.
     Software,
 }
 

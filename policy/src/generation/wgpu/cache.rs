@@ -58,7 +58,8 @@ impl GpuCache {
         (self.tokens + tokens).div_ceil(PAGE_TOKENS) - whole + usize::from(self.shared_page().is_some())
     }
 
-    /// How it grows by so many tokens, with as many of `fresh` as are missing. It is as before until [`GpuCache::commit`].
+    /// How it grows by so many tokens, with as many of `fresh` as are missing. It is
+    /// as before until [`GpuCache::commit`].
     pub(super) fn grow(&self, tokens: usize, fresh: &mut impl Iterator<Item = Arc<WgpuPage>>) -> CacheGrowth {
         let missing = self.missing(tokens);
         let shared = self.shared_page().map(|page| page.index());

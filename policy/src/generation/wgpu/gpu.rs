@@ -7,7 +7,8 @@ use super::handle::{GpuOptions, Handle};
 use super::pages::{PagePool, WgpuPageShape};
 use crate::generation::wgpu::GpuError;
 
-/// A device, opened once. Policies that are loaded on it share its kernels, and caches where they are of one shape.
+/// A device, opened once. Policies that are loaded on it share its kernels, and caches where they
+/// are of one shape.
 pub struct Gpu {
     handle: Arc<Handle>,
     /// Pages of caches, one pool for each shape that policies in use have.

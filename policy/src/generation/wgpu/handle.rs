@@ -15,7 +15,8 @@ use super::GpuError;
 use super::adapter::{self, AdapterChoice, AdapterInfo};
 use crate::generation::EngineError;
 
-/// Workgroup memory that the kernels use, in bytes; threads of their workgroups; buffers that they see: what WebGPU promises.
+/// Workgroup memory that the kernels use, in bytes; threads of their workgroups; buffers that they
+/// see: what WebGPU promises.
 const NEEDED: (u32, u32, u32) = (16 << 10, 256, 8);
 
 /// How a kernel sees a buffer. A kernel's bindings are numbered in their order.
@@ -181,7 +182,8 @@ impl Handle {
         buffer
     }
 
-    /// Hands over what was written, and waits until the device has done everything. Within [`Handle::scoped`].
+    /// Hands over what was written, and waits until the device has done everything. Within
+    /// [`Handle::scoped`].
     pub(super) fn finish(&self) {
         self.queue.submit(None);
         // A timeout cannot be, and what else goes wrong is told to the scopes and callbacks.
@@ -190,7 +192,8 @@ impl Handle {
 
     /// Does something with the device, and says what went wrong with it: the only way in which it is used.
     ///
-    /// Fails with [`EngineError::Memory`], of so many `wanted` bytes, when the device has no room; [`EngineError::DeviceLost`] for everything else.
+    /// Fails with [`EngineError::Memory`], of so many `wanted` bytes, when the device has no room;
+    /// [`EngineError::DeviceLost`] for everything else.
     pub(super) fn scoped<T>(
         &self,
         wanted: u64,

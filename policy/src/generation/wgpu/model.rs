@@ -38,7 +38,8 @@ use crate::model::config::ModelConfig;
 use crate::model::weights::Weights;
 use crate::model::weights::named::tensor;
 
-/// Multiplications that are handed over at a time. Systems take a device away from who keeps it for seconds: long calls come in parts.
+/// Multiplications that are handed over at a time. Systems take a device away from who keeps it for
+/// seconds: long calls come in parts.
 const SUBMITTED_OPERATIONS: usize = 100_000_000_000;
 
 const EMBED: Kernel = Kernel {
@@ -70,7 +71,8 @@ pub(super) struct WantedRow<'a> {
     pub(super) logits: &'a [f32],
 }
 
-/// What is wanted of the logits of a call: of each row, what to choose and whether to have the logits themselves.
+/// What is wanted of the logits of a call: of each row, what to choose and whether to
+/// have the logits themselves.
 pub(super) struct Wanted<'a> {
     /// After which of the call's tokens.
     pub(super) rows: Vec<usize>,

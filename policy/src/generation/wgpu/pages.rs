@@ -1,7 +1,8 @@
 //! The pages of key-value caches in a device's memory. Policies of one shape share them.
 //!
-//! Each layer has one buffer, in which page n is at the same place as in the others: so a call binds one buffer a layer whatever sequences
-//! it is about, and what a binding may span bounds a layer's pages, not all of them. The buffers grow to twice their size when pages run out.
+//! Each layer has one buffer, in which page n is at the same place as in the others: so a call
+//! binds one buffer a layer whatever sequences it is about, and what a binding may span bounds a
+//! layer's pages, not all of them. The buffers grow to twice their size when pages run out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -26,8 +26,9 @@ impl ModelConfig {
     /// Parses the text of a `config.json`; absent fields get transformers' defaults where it has any.
     ///
     /// # Errors
-    /// When the text is malformed, a size is out of range, or the model needs something this decoder does not have:
-    /// another family, a sliding window in use, another activation than silu, or an unknown rope type.
+    /// When the text is malformed, a size is out of range, or the model needs something this
+    /// decoder does not have: another family, a sliding window in use, another activation than
+    /// silu, or an unknown rope type.
     pub fn from_json(text: &str) -> Result<Self, ModelConfigError> {
         if text.len() as u64 > MAX_CONFIG_BYTES {
             return Err(ModelConfigError::TooLarge { bytes: text.len() as u64, limit: MAX_CONFIG_BYTES });
@@ -99,8 +100,8 @@ fn refuse_unsupported(root: &Object) -> Result<(), ModelConfigError> {
     Ok(())
 }
 
-/// A window is in use when a layer is named as sliding, or, in files without `layer_types`, when the switch is on, a
-/// width is given and at least one layer lies above `max_window_layers`.
+/// A window is in use when a layer is named as sliding, or, in files without `layer_types`, when
+/// the switch is on, a width is given and at least one layer lies above `max_window_layers`.
 fn refuse_sliding_window(root: &Object, layers: usize) -> Result<(), ModelConfigError> {
     let in_use = match root.get("layer_types") {
         Some(Value::Array(types)) => types.iter().any(|t| t.as_str() != Some("full_attention")),

@@ -64,7 +64,8 @@ impl ModelConfig {
         format!("{root:#}\n")
     }
 
-    /// The same scaling in the older form (`rope_scaling`, null when there is none) and the newer (`rope_parameters`).
+    /// The same scaling in the older form (`rope_scaling`, null when there is none)
+    /// and the newer (`rope_parameters`).
     fn rope_json(&self) -> (Value, Value) {
         let mut newer = match self.rope_scaling {
             RopeScaling::Default => json!({ "rope_type": "default" }),

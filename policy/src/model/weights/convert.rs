@@ -25,7 +25,8 @@ impl WeightTensor {
         decode(bytes, self.dtype, to);
     }
 
-    /// The same numbers stored as `dtype`, rounded to nearest even. Where they are already, the bytes are shared.
+    /// The same numbers stored as `dtype`, rounded to nearest even. Where they are already,
+    /// the bytes are shared.
     pub fn to_dtype(&self, dtype: DType) -> WeightTensor {
         if self.dtype == dtype {
             return self.clone();
@@ -67,7 +68,8 @@ pub(super) fn encode(values: &[f32], dtype: DType) -> Vec<u8> {
 }
 
 impl Weights {
-    /// The same weights stored as `dtype`, rounded to nearest even; tensors that have it already share their bytes.
+    /// The same weights stored as `dtype`, rounded to nearest even; tensors that have it
+    /// already share their bytes.
     pub fn to_dtype(&self, dtype: DType) -> Weights {
         Weights { tensors: self.iter().map(|tensor| tensor.to_dtype(dtype)).collect() }
     }

@@ -1,7 +1,8 @@
-//! Weights in a file of their own, which has no name: memory holds what is looked at, and the system takes it back when others need it.
+//! Weights in a file of their own, which has no name: memory holds what is looked at, and the
+//! system takes it back when others need it.
 //!
-//! An image lives as long as its weights. Whoever drops the last of them, or dies with them, gives the disk back; so there is nothing to
-//! clean up, and nobody else can write to what is mapped.
+//! An image lives as long as its weights. Whoever drops the last of them, or dies with them, gives
+//! the disk back; so there is nothing to clean up, and nobody else can write to what is mapped.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -59,7 +60,8 @@ impl ImageWriter {
         Ok(Self { file, dir: dir.to_owned(), dtype, places, whole: 0, written: 0 })
     }
 
-    /// Appends a piece of the tensor `name`. Tensors come in the order of [`expected_tensors`], each in one piece or several.
+    /// Appends a piece of the tensor `name`. Tensors come in the order of [`expected_tensors`],
+    /// each in one piece or several.
     ///
     /// # Errors
     /// When it is another tensor's turn or this one becomes too long, and [`WeightsError::Image`]

@@ -9,10 +9,11 @@ use crate::model::config::ModelConfig;
 const CONTEXT: &str = "echo-policy 2026 random weights v1";
 
 impl Weights {
-    /// Random f32 weights as transformers initializes them: normal with deviation `initializer_range`, norms 1, biases 0.
+    /// Random f32 weights as transformers initializes them: normal with deviation
+    /// `initializer_range`, norms 1, biases 0.
     ///
-    /// Each tensor has its own stream, the BLAKE3 output keyed by seed and name, turned into normal numbers by the
-    /// Box-Muller transform in f64.
+    /// Each tensor has its own stream, the BLAKE3 output keyed by seed and name, turned into normal
+    /// numbers by the Box-Muller transform in f64.
     pub fn random(config: &ModelConfig, seed: u64) -> Weights {
         let tensors = expected_tensors(config).into_iter().map(|spec| {
             let values = if spec.name.ends_with("norm.weight") {

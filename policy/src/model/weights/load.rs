@@ -27,12 +27,14 @@ struct ShardIndex {
 }
 
 impl Weights {
-    /// Memory-maps `model.safetensors`, or the shards of `model.safetensors.index.json`, and checks them against `config`.
+    /// Memory-maps `model.safetensors`, or the shards of `model.safetensors.index.json`, and
+    /// checks them against `config`.
     ///
-    /// Tensors stay in the file's element type. Two kinds of tensors that older tools left in files are skipped: a copy
-    /// of a tied output projection, and tables of rotary frequencies.
+    /// Tensors stay in the file's element type. Two kinds of tensors that older tools left in files
+    /// are skipped: a copy of a tied output projection, and tables of rotary frequencies.
     ///
-    /// The files must not be written to while the weights are in use; Echo installs a model by renaming a whole directory.
+    /// The files must not be written to while the weights are in use; Echo installs a model by
+    /// renaming a whole directory.
     ///
     /// # Errors
     /// When a file is absent or malformed, or the tensors do not fit the configuration.
@@ -79,7 +81,8 @@ fn read_file(path: &Path, config: &ModelConfig, found: &mut Vec<WeightTensor>) -
     let read = |source| WeightsError::Read { path: path.to_owned(), source };
     let malformed = |reason: String| WeightsError::Malformed { path: path.to_owned(), reason };
     let file = File::open(path).map_err(read)?;
-    // SAFETY: the map is only read, and the directory is not written to after it was moved into place (see `load_dir`).
+    // SAFETY: the map is only read, and the directory is not written to after it was moved
+    // into place (see `load_dir`).
     let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(read)?);
     let base = map.as_ptr() as usize;
     let tensors = SafeTensors::deserialize(&map).map_err(|e| malformed(e.to_string()))?;

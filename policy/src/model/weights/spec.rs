@@ -18,8 +18,9 @@ impl TensorSpec {
     }
 }
 
-/// The tensors of `config` in the canonical order: embedding, layers from the first to the last, final norm, and the
-/// output projection when it is not tied. Snapshots, optimizer states and [`crate::training::decoder::Decoder::vars`] use this order.
+/// The tensors of `config` in the canonical order: embedding, layers from the first to the last,
+/// final norm, and the output projection when it is not tied. Snapshots, optimizer states and
+/// [`crate::training::decoder::Decoder::vars`] use this order.
 pub fn expected_tensors(config: &ModelConfig) -> Vec<TensorSpec> {
     let (hidden, inner) = (config.hidden_size, config.intermediate_size);
     let mut specs = Vec::new();

@@ -1,5 +1,6 @@
-//! What one rendering may allocate. The engine counts instructions, but a single one can double a string: forty of them
-//! would fill any memory. So every operation that makes a new string or list is charged here for what it makes.
+//! What one rendering may allocate. The engine counts instructions, but a single one can double a
+//! string: forty of them would fill any memory. So every operation that makes a new string or list
+//! is charged here for what it makes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +41,8 @@ impl RenderBudget {
     }
 }
 
-/// What a value is charged: its bytes, or a flat rate for each of its elements and the bytes of those that are strings.
+/// What a value is charged: its bytes, or a flat rate for each of its elements and the bytes of
+/// those that are strings.
 pub(crate) fn size(value: &Value) -> u64 {
     match value.kind() {
         ValueKind::String => value.as_str().map_or(0, |text| text.len() as u64),
@@ -55,7 +57,8 @@ pub(crate) fn size(value: &Value) -> u64 {
     }
 }
 
-/// What `left + right` is charged for one side: the elements of a list are shared, so their own bytes do not count again.
+/// What `left + right` is charged for one side: the elements of a list are shared, so their own
+/// bytes do not count again.
 pub(crate) fn shallow_size(value: &Value) -> u64 {
     match (value.kind(), value.len()) {
         (ValueKind::Seq | ValueKind::Iterable, Some(length)) => (length as u64).saturating_mul(ELEMENT_BYTES),

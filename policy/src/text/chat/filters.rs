@@ -30,8 +30,8 @@ fn charged_builtins() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Filters that are taken away: what they make is bounded by their arguments only, Jinja2 has no filter of that name, or
-/// their text differs from Python's.
+/// Filters that are taken away: what they make is bounded by their arguments only, Jinja2 has no
+/// filter of that name, or their text differs from Python's.
 const UNAVAILABLE: [&str; 8] = ["batch", "chain", "format", "lines", "pprint", "slice", "split", "zip"];
 
 /// Puts the filters of chat templates into the environment of one rendering.

@@ -1,5 +1,5 @@
-//! The `tojson` filter as transformers defines it for chat templates: `json.dumps` with `ensure_ascii=False` and without
-//! the HTML escapes of Jinja2's own filter.
+//! The `tojson` filter as transformers defines it for chat templates: `json.dumps` with
+//! `ensure_ascii=False` and without the HTML escapes of Jinja2's own filter.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};

@@ -1,4 +1,5 @@
-//! The engine's own `+` and slicing, callable: the guarded operators first charge for the result and then come here.
+//! The engine's own `+` and slicing, callable: the guarded operators first charge for the result
+//! and then come here.
 
 use std::sync::LazyLock;
 

@@ -5,8 +5,8 @@ use minijinja::{Error, ErrorKind, Value};
 
 use super::budget::RenderBudget;
 
-/// Deepest nesting of lists and maps that is printed or written as JSON. serde_json reads at most 128 levels, so only a
-/// template that nests its own values can reach this.
+/// Deepest nesting of lists and maps that is printed or written as JSON. serde_json reads at most
+/// 128 levels, so only a template that nests its own values can reach this.
 pub const MAX_VALUE_DEPTH: usize = 256;
 
 /// Decimal exponent from which Python writes a float in scientific notation.
@@ -14,7 +14,8 @@ const SCIENTIFIC_FROM: i32 = 16;
 /// Decimal exponent below which Python writes a float in scientific notation.
 const SCIENTIFIC_BELOW: i32 = -4;
 
-/// Converts JSON into a template value. Keys keep their order; a number beyond 64 bits is a float already in `json`.
+/// Converts JSON into a template value. Keys keep their order; a number beyond 64 bits is a
+/// float already in `json`.
 pub(crate) fn from_json(json: &serde_json::Value) -> Value {
     match json {
         serde_json::Value::Null => Value::from(()),
@@ -102,8 +103,8 @@ fn write_repr(out: &mut String, value: &Value, budget: &RenderBudget, depth: usi
 
 /// What printing one value costs, what it contains not counted.
 pub(crate) fn node_bytes(value: &Value) -> u64 {
-    /// More than any number or pair of brackets takes in print: it also bounds the time that a printed tree of
-    /// shared lists can cost.
+    /// More than any number or pair of brackets takes in print: it also bounds the time that a
+    /// printed tree of shared lists can cost.
     const PLAIN_BYTES: u64 = 128;
     value.as_str().map_or(PLAIN_BYTES, |text| text.len() as u64 + 2)
 }
@@ -136,13 +137,15 @@ fn quote(out: &mut String, text: &str) {
     out.push(mark);
 }
 
-/// Python's `str.isprintable` for one character. The standard library escapes the same categories, and combining marks
-/// besides at the start of a text; so the character is asked about behind another one.
+/// Python's `str.isprintable` for one character. The standard library escapes the same
+/// categories, and combining marks besides at the start of a text; so the character is asked
+/// about behind another one.
 fn is_printable(c: char) -> bool {
     (' '..='~').contains(&c) || ['x', c].iter().collect::<String>().escape_debug().eq(['x', c])
 }
 
-/// The shortest text that reads back as the same float, laid out as Python's `repr()`: `1.0`, `1e-07`, `1e+16`.
+/// The shortest text that reads back as the same float, laid out as Python's
+/// `repr()`: `1.0`, `1e-07`, `1e+16`.
 pub(crate) fn float(value: f64) -> String {
     if value.is_nan() {
         return "nan".into();
@@ -150,7 +153,8 @@ pub(crate) fn float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "inf" } else { "-inf" }.into();
     }
-    // serde_json breaks a tie between two shortest candidates towards the even digit, as Python does; `{:e}` does not.
+    // serde_json breaks a tie between two shortest candidates towards the even digit, as Python
+    // does; `{:e}` does not.
     let shortest = serde_json::Value::from(value.abs()).to_string();
     let (mantissa, exponent) = shortest.split_once(['e', 'E']).unwrap_or((&shortest, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

@@ -1,4 +1,5 @@
-//! One rendering: the engine set up as transformers sets up Jinja2, within the limits of a template nobody has read.
+//! One rendering: the engine set up as transformers sets up Jinja2, within the limits of a
+//! template nobody has read.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ pub const MAX_OUTPUT_BYTES: usize = 32 << 20;
 pub const MAX_FIXED_TEXT_BYTES: u64 = 256 << 20;
 /// Largest bound or step that `range` takes; the engine itself limits its length to 100,000.
 pub const MAX_RANGE_BOUND: i64 = 1 << 31;
-/// Stack of the thread that renders. A template may nest a list once every few instructions, and dropping it takes stack
-/// for each level; address space only, until it is used.
+/// Stack of the thread that renders. A template may nest a list once every few instructions, and
+/// dropping it takes stack for each level; address space only, until it is used.
 const STACK_BYTES: usize = 256 << 20;
 
 /// Name of the template in error messages.
@@ -38,8 +39,9 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
     compile(source).map(|_| ()).map_err(|error| explain(&error))
 }
 
-/// Renders `source` with the variables of `root`, in a thread of its own. An error is told as text, because the engine's
-/// holds the template's variables, and what that thread could build only that thread has the stack to drop.
+/// Renders `source` with the variables of `root`, in a thread of its own. An error is told as text,
+/// because the engine's holds the template's variables, and what that thread could build only that
+/// thread has the stack to drop.
 pub(crate) fn render(
     source: &str,
     root: serde_json::Map<String, serde_json::Value>,

@@ -41,7 +41,8 @@ impl ChatTime {
     /// The moment `seconds` after 1970-01-01T00:00:00Z.
     pub fn from_unix_seconds(seconds: i64) -> Self {
         let days = seconds.div_euclid(SECONDS_PER_DAY);
-        // Years counted from March put the leap day at the end, so that a month's first day is a linear formula.
+        // Years counted from March put the leap day at the end, so that a month's first day
+        // is a linear formula.
         let shifted = days.saturating_add(EPOCH_SHIFT_DAYS);
         let era = shifted.div_euclid(DAYS_PER_ERA);
         let day_of_era = shifted.rem_euclid(DAYS_PER_ERA);

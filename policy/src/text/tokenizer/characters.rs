@@ -1,4 +1,5 @@
-//! One token a character, for the procedural tasks: a policy of 64 tokens learns them in minutes on two cores.
+//! One token a character, for the procedural tasks: a policy of 64 tokens learns them in
+//! minutes on two cores.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,21 +8,24 @@ use serde_json::{Value, json};
 
 use super::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerError};
 
-/// Tokens of a character tokenizer whose alphabet has at most 61 characters, unused ones included: a run may change such an alphabet
-/// and not the model's shape. Longer alphabets take a multiple of this.
+/// Tokens of a character tokenizer whose alphabet has at most 61 characters, unused ones
+/// included: a run may change such an alphabet and not the model's shape. Longer alphabets take
+/// a multiple of this.
 pub const CHARACTER_VOCABULARY: usize = 64;
 /// Most characters of an alphabet.
 pub const MAX_ALPHABET: usize = 1021;
 /// What the four procedural tasks write, in the order of the ids.
 pub const DEFAULT_ALPHABET: &str = "0123456789abcdefghijklmnopqrstuvwxyz +-*/=(),:;?._>\n";
 
-/// The names of tokens that are not characters. Only decoding writes them: a text that spells one is characters all the same, where the
-/// alphabet has them, so nothing that a task quotes becomes a special token.
+/// The names of tokens that are not characters. Only decoding writes them: a text that spells
+/// one is characters all the same, where the alphabet has them, so nothing that a task quotes
+/// becomes a special token.
 const SPECIALS: [&str; 3] = ["<pad>", "<bos>", "<eos>"];
 /// transformers' mark for "no limit".
 const NO_LENGTH_LIMIT: u64 = 1_000_000_000;
 
-/// Three special tokens, then the characters of an alphabet, then unused tokens up to a multiple of [`CHARACTER_VOCABULARY`].
+/// Three special tokens, then the characters of an alphabet, then unused tokens up to
+/// a multiple of [`CHARACTER_VOCABULARY`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CharTokenizer {
     alphabet: Vec<char>,
@@ -118,8 +122,9 @@ impl CharTokenizer {
         }
     }
 
-    /// The text of a `tokenizer.json` that encodes and decodes the same way, for `tokenizers` and `transformers`; save that there a text
-    /// that spells the name of a special token is that token, which an alphabet without `<` has no text for.
+    /// The text of a `tokenizer.json` that encodes and decodes the same way, for `tokenizers` and
+    /// `transformers`; save that there a text that spells the name of a special token is that
+    /// token, which an alphabet without `<` has no text for.
     pub fn to_huggingface_json(&self) -> String {
         let vocabulary: serde_json::Map<String, Value> =
             (0..self.vocabulary()).map(|id| (self.name(id), Value::from(id))).collect();

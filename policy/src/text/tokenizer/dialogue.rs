@@ -1,10 +1,12 @@
 //! From what is said to a policy to the tokens that it reads.
 //!
-//! A policy reads a prompt, and between its turns what an environment answers. Either is plain text, or a message of the user in the chat
-//! template that came with the tokenizer. The policy's own turns never pass through the template: they stay the tokens that were drawn,
-//! the one that ends a turn included, and the template's text begins behind that one. So what stands around a turn depends on no turn
-//! before it, and whoever has an episode's texts (a node, the learner's audit, its trainer) has the same tokens by
-//! [`Tokenizer::prompt`] and [`Tokenizer::heard`], and a mask of the policy's own.
+//! A policy reads a prompt, and between its turns what an environment answers. Either is plain
+//! text, or a message of the user in the chat template that came with the tokenizer. The policy's
+//! own turns never pass through the template: they stay the tokens that were drawn, the one that
+//! ends a turn included, and the template's text begins behind that one. So what stands around a
+//! turn depends on no turn before it, and whoever has an episode's texts (a node, the learner's
+//! audit, its trainer) has the same tokens by [`Tokenizer::prompt`] and [`Tokenizer::heard`], and a
+//! mask of the policy's own.
 
 use serde_json::{Map, Value, json};
 
@@ -16,10 +18,12 @@ const TURN: &str = "what-the-assistant-said";
 const WORDS: &str = "what-the-user-said";
 
 impl Tokenizer {
-    /// The same tokenizer, whose prompts and answers of environments are messages of the chat template that came with it.
+    /// The same tokenizer, whose prompts and answers of environments are messages of the chat
+    /// template that came with it.
     ///
     /// # Errors
-    /// [`TokenizerError::NoChat`] when there is no template, or it does not end the assistant's turns with the token that ends responses.
+    /// [`TokenizerError::NoChat`] when there is no template, or it does not end the assistant's
+    /// turns with the token that ends responses.
     pub fn in_chat(self) -> Result<Self, TokenizerError> {
         match self {
             Self::Characters(_) => Err(no_chat("it has no chat template")),
@@ -50,9 +54,10 @@ impl Tokenizer {
         }
     }
 
-    /// Most tokens that [`Tokenizer::prompt`] and [`Tokenizer::heard`] give beyond one for each byte of the text, where the template writes
-    /// the text once and whatever it is, and normalizing makes no text longer. Elsewhere a text may turn out too long for the model, which
-    /// is an error of that text alone.
+    /// Most tokens that [`Tokenizer::prompt`] and [`Tokenizer::heard`] give beyond one for each
+    /// byte of the text, where the template writes the text once and whatever it is, and
+    /// normalizing makes no text longer. Elsewhere a text may turn out too long for the model,
+    /// which is an error of that text alone.
     pub fn around(&self) -> usize {
         self.chatting().and_then(|tokenizer| tokenizer.chat.as_ref()).map_or(0, |chat| chat.around)
     }
@@ -86,7 +91,8 @@ impl HfTokenizer {
         self.conversation(&json!([{"role": "user", "content": text}]))
     }
 
-    /// What stands between two turns of the assistant. The conversation before does not matter to it, so it is a short one.
+    /// What stands between two turns of the assistant. The conversation before does not matter to
+    /// it, so it is a short one.
     fn answer(&self, text: &str) -> Result<String, TokenizerError> {
         let shown = self.conversation(&json!([
             {"role": "user", "content": WORDS},
@@ -106,7 +112,8 @@ impl HfTokenizer {
         Ok(template.render(messages, &kwargs)?)
     }
 
-    /// Most tokens that `text` makes, whatever stands within it: its special tokens, and one for each byte of the rest.
+    /// Most tokens that `text` makes, whatever stands within it: its special tokens, and one for
+    /// each byte of the rest.
     fn most_tokens(&self, text: &str) -> Result<usize, TokenizerError> {
         let mut most = text.len();
         for id in self.encode(text)? {
@@ -152,7 +159,8 @@ mod tests {
         assert_eq!(text(tokenizer.heard("no").unwrap()), "\n<bos>no\na:");
         assert_eq!(tokenizer.around(), "\n\na:".len() + 1);
 
-        // A conversation of several turns, put together turn by turn, is what the template makes of all of it at once.
+        // A conversation of several turns, put together turn by turn, is what the template makes of
+        // all of it at once.
         let said =
             |words: &str| [tokenizer.encode(words).unwrap(), vec![tokenizer.eos_id().unwrap()]].concat();
         let (prompt, heard) = (tokenizer.prompt("guess").unwrap(), tokenizer.heard("higher").unwrap());

@@ -1,9 +1,11 @@
 //! How much a tokenizer may make of a text.
 //!
-//! A `tokenizer.json` is a program written by somebody else: each of its normalizers, pre-tokenizers and decoders may write more than it
-//! reads, and thirty that double a text would fill any memory. The `tokenizers` crate has no limits, and an allocation that fails ends the
-//! process. So every step has a factor here, which what it writes cannot exceed, and their product says how long a text may be. All
-//! lengths are bytes, and one more for each piece of text, so that what a step puts in front of a piece counts as well.
+//! A `tokenizer.json` is a program written by somebody else: each of its normalizers,
+//! pre-tokenizers and decoders may write more than it reads, and thirty that double a text would
+//! fill any memory. The `tokenizers` crate has no limits, and an allocation that fails ends the
+//! process. So every step has a factor here, which what it writes cannot exceed, and their product
+//! says how long a text may be. All lengths are bytes, and one more for each piece of text, so that
+//! what a step puts in front of a piece counts as well.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -19,14 +21,17 @@ use super::guard::guarded;
 
 mod charsmap;
 
-/// Bytes that a text may become within a tokenizer, whatever its steps are, and that the text of a sequence of ids may become. The
-/// `tokenizers` crate takes up to a hundred bytes of memory for each.
+/// Bytes that a text may become within a tokenizer, whatever its steps are, and that the
+/// text of a sequence of ids may become. The `tokenizers` crate takes up to a hundred bytes
+/// of memory for each.
 pub const MAX_GROWN: usize = 16 << 20;
-/// Times as long that a tokenizer may make a text. The longest published chains, with a compatibility form and a table of characters, come
-/// to 5,000; at this factor texts of a KiB can still be encoded.
+/// Times as long that a tokenizer may make a text. The longest published chains, with a
+/// compatibility form and a table of characters, come to 5,000; at this factor texts of a KiB
+/// can still be encoded.
 pub const MAX_GROWTH: usize = 16 << 10;
 
-/// Most bytes that a canonical form has for one of its text, and that a compatibility form has, as Unicode's annex 15 says.
+/// Most bytes that a canonical form has for one of its text, and that a compatibility form has, as
+/// Unicode's annex 15 says.
 const CANONICAL: u64 = 3;
 const COMPATIBLE: u64 = 11;
 /// The same of lower case: no character of two bytes has more than three.
@@ -36,7 +41,8 @@ const BYTE_CHARACTER: u64 = 2;
 /// Bytes of the token that stands for a byte: `<0x0A>`.
 const BYTE_TOKEN: u64 = 6;
 
-/// The parts of a `tokenizer.json` that write text. A part that is given twice is refused, as only one would be looked at.
+/// The parts of a `tokenizer.json` that write text. A part that is given twice is refused, as only
+/// one would be looked at.
 #[derive(Deserialize)]
 struct Parts {
     #[serde(default)]
@@ -60,7 +66,8 @@ pub(super) struct ExpansionLimit {
 }
 
 impl ExpansionLimit {
-    /// Looks at a `tokenizer.json` before the `tokenizers` crate reads the whole: that normalizes its added tokens at once.
+    /// Looks at a `tokenizer.json` before the `tokenizers` crate reads the whole: that normalizes
+    /// its added tokens at once.
     pub(super) fn of_file(bytes: &[u8]) -> Result<Self, TokenizerError> {
         let parts: Parts =
             serde_json::from_slice(bytes).map_err(|error| TokenizerError::Malformed(error.to_string()))?;
@@ -169,7 +176,8 @@ fn of_decoder(decoder: &DecoderWrapper) -> u64 {
     use DecoderWrapper as D;
     match decoder {
         D::Metaspace(_) | D::Fuse(_) | D::Strip(_) | D::ByteFallback(_) => 1,
-        // A blank beside a token or a character, or three bytes for a character of two that stands for a byte which begins none.
+        // A blank beside a token or a character, or three bytes for a character of two that stands
+        // for a byte which begins none.
         D::BPE(_) | D::WordPiece(_) | D::CTC(_) | D::ByteLevel(_) => 2,
         D::Replace(replace) => of_replace(replace),
         D::Sequence(sequence) => sequence.get_decoders().iter().map(of_decoder).fold(1, u64::saturating_mul),

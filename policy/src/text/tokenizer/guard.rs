@@ -2,7 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a part of the `tokenizers` crate gives. It panics on some of what it should refuse, and files may come from strangers.
+/// What a part of the `tokenizers` crate gives. It panics on some of what it should refuse, and
+/// files may come from strangers.
 pub(super) fn guarded<T>(part: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     #[cfg(feature = "fuzzing")]
     let _caught = crate::fuzzing::Caught::new();

@@ -59,8 +59,8 @@ pub struct HfTokenizer {
 }
 
 impl HfTokenizer {
-    /// Reads a `tokenizer.json`, with `tokenizer_config.json` and `chat_template.jinja` where they lie beside it. The
-    /// latter wins over a template in the former.
+    /// Reads a `tokenizer.json`, with `tokenizer_config.json` and `chat_template.jinja` where they
+    /// lie beside it. The latter wins over a template in the former.
     ///
     /// # Errors
     /// When a file is unreadable, too large or malformed, or the files contradict each other.
@@ -158,7 +158,8 @@ fn special_tokens(config: &Value) -> BTreeMap<String, String> {
     fields.filter_map(|(name, value)| Some((name.clone(), token(value)?))).collect()
 }
 
-/// Adds the tokens that only tokenizer_config.json has, as transformers does, and checks that each has the id it says.
+/// Adds the tokens that only tokenizer_config.json has, as transformers does, and checks that each
+/// has the id it says.
 fn add_missing_tokens(
     inner: &mut tokenizers::Tokenizer,
     added: BTreeMap<u32, AddedTokenConfig>,

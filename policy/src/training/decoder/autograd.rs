@@ -1,9 +1,10 @@
 //! The training pass composed of candle's operations, for devices and precisions without kernels of our own.
 //!
-//! Several of candle's own fused operations return no gradient and say nothing; only operations with a gradient are used
-//! here. A graph never spans more than the part of a layer before its attention, the part after it, or one piece of the
-//! head: what goes in is a variable of its own, and the gradient that arrives there is handed to the part before it. That bounds memory, and
-//! the depth of candle's recursion over the graph.
+//! Several of candle's own fused operations return no gradient and say nothing; only operations
+//! with a gradient are used here. A graph never spans more than the part of a layer before its
+//! attention, the part after it, or one piece of the head: what goes in is a variable of its own,
+//! and the gradient that arrives there is handed to the part before it. That bounds memory, and the
+//! depth of candle's recursion over the graph.
 
 mod attention;
 mod head;

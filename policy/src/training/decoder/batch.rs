@@ -54,8 +54,8 @@ impl Batch {
         (&self.cos[at..at + half], &self.sin[at..at + half])
     }
 
-    /// Checks that the targets are of rows of this pack, each row at most once and in order: the head then never needs more
-    /// memory than the pack has rows for.
+    /// Checks that the targets are of rows of this pack, each row at most once and in order: the
+    /// head then never needs more memory than the pack has rows for.
     pub(super) fn check_targets(&self, config: &ModelConfig, targets: &[Target]) -> Result<(), DecoderError> {
         let mut next = 0;
         for (index, target) in targets.iter().enumerate() {

@@ -4,7 +4,8 @@ use candle_core::DType;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What matrix products take as operands. Parameters, the residual stream, norms, softmax, log-probs and gradients are f32 always.
+/// What matrix products take as operands. Parameters, the residual stream, norms, softmax,
+/// log-probs and gradients are f32 always.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compute {

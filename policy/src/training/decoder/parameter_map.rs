@@ -1,4 +1,5 @@
-//! Which variable is which part of the model: the one description of the decoder that both implementations follow.
+//! Which variable is which part of the model: the one description of the decoder
+//! that both implementations follow.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,8 @@ pub struct Scores {
     pub entropy: Vec<f32>,
 }
 
-/// What is held in memory between the two halves of a training pass. Both give the same gradients, bit for bit.
+/// What is held in memory between the two halves of a training pass. Both give the same
+/// gradients, bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activations {
@@ -42,14 +43,15 @@ impl ScoredPack<'_> {
         &self.scores
     }
 
-    /// Adds the gradient of a loss to `gradients`: that of Σ `d_logp`·logp + Σ `d_entropy`·entropy, given what the loss
-    /// has for derivatives with respect to the scores. Without `d_entropy` the loss does not depend on entropies.
+    /// Adds the gradient of a loss to `gradients`: that of Σ `d_logp`·logp + Σ `d_entropy`·entropy,
+    /// given what the loss has for derivatives with respect to the scores. Without `d_entropy` the
+    /// loss does not depend on entropies.
     ///
     /// The same scores, derivatives and parameters add the same bits, whatever the number of threads.
     ///
     /// # Errors
-    /// When there is not one derivative per target, when `gradients` are those of another model, or when the device
-    /// runs out of memory; part of the gradient may have been added then.
+    /// When there is not one derivative per target, when `gradients` are those of another model, or
+    /// when the device runs out of memory; part of the gradient may have been added then.
     pub fn backward(
         self,
         d_logp: &[f32],

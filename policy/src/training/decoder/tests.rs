@@ -104,7 +104,8 @@ fn assert_close(a: &[f32], b: &[f32], tolerance: f32, what: &str) {
     }
 }
 
-/// A gradient that is missing or wrong ruins a training run without a word: this is the test that would notice.
+/// A gradient that is missing or wrong ruins a training run without a word: this is the
+/// test that would notice.
 #[test]
 fn every_gradient_agrees_with_finite_differences() {
     for (config, weights) in families() {
@@ -194,7 +195,8 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
     apart / length(&mut b.iter().map(wide))
 }
 
-/// The casts must not cut anything off from its gradient, and what arrives must be the f32 gradient up to rounding.
+/// The casts must not cut anything off from its gradient, and what arrives must be the f32
+/// gradient up to rounding.
 #[test]
 fn in_bf16_every_gradient_is_that_of_f32_up_to_rounding() {
     for (config, weights) in families() {

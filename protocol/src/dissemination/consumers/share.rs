@@ -8,7 +8,8 @@ use crate::wire::time::UnixMillis;
 
 /// Groups that a consumer is told of before it has got any.
 const FIRST: u64 = 8;
-/// The most that it is told of and has not got: this, or what it gets in a second, as far as a request may be wide.
+/// The most that it is told of and has not got: this, or what it gets in a second, as far as a
+/// request may be wide.
 const AHEAD: u64 = 64;
 /// Between two looks at who asks for nothing, in milliseconds.
 pub(in crate::dissemination) const LOOK_EVERY_MS: u64 = 100;

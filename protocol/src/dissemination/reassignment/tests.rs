@@ -15,7 +15,8 @@ fn key(n: u8) -> PublicKey {
     PublicKey::from_bytes(*ContentId::of(&[n]).as_bytes())
 }
 
-/// A node whose victim was asked for all groups of the only piece, and whose thief is a hundred times as fast.
+/// A node whose victim was asked for all groups of the only piece, and whose thief is a
+/// hundred times as fast.
 fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
     let (victim, thief) = (key(1), key(2));
     let config = RelayConfig {

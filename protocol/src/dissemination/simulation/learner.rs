@@ -3,8 +3,9 @@
 use crate::dissemination::NeighbourRole;
 use crate::wire::rng::Draws;
 
-/// Neighbours of `node` among peers 0 (the source) to `alive.len()`: its parent and grandparent in one of `chains` chains, and
-/// `mesh` others by chance, of whom the source is one. Dead peers and those that this node lost are passed over.
+/// Neighbours of `node` among peers 0 (the source) to `alive.len()`: its parent and grandparent in
+/// one of `chains` chains, and `mesh` others by chance, of whom the source is one. Dead peers and
+/// those that this node lost are passed over.
 pub(super) fn neighbours(
     node: usize,
     alive: &[bool],

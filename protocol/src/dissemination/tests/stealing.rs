@@ -7,8 +7,9 @@ const BUT_THREE: u64 = (1 << 61) - 1;
 /// The last block of a whole piece, as a set.
 const LAST: u64 = 1 << 63;
 
-/// A receiver that has these of 64 groups. A was asked for group 62 at the start and is silent; B delivered group 61 in `millis`,
-/// has nothing left to do, and holds group 62 as well. Group 63 is held by nobody.
+/// A receiver that has these of 64 groups. A was asked for group 62 at the start and is silent; B
+/// delivered group 61 in `millis`, has nothing left to do, and holds group 62 as well. Group 63
+/// is held by nobody.
 fn rivals(have: u64, millis: u64) -> Bench {
     let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 1, 64), &[(0, have)]);
@@ -28,7 +29,8 @@ fn assert_robbed_at(bench: &mut Bench, millis: u64) {
     assert_eq!(bench.relay.stats().steals, 1);
 }
 
-// B would deliver another group 200 ms after it is asked: 100 ms of latency, and 100 ms for 64 KiB at its rate.
+// B would deliver another group 200 ms after it is asked: 100 ms of latency, and 100 ms for 64
+// KiB at its rate.
 
 #[test]
 fn a_neighbour_that_is_ten_times_as_late_is_robbed() {
@@ -61,8 +63,8 @@ fn after_duplicates_only_the_silent_are_robbed() {
     assert_robbed_at(&mut bench, 1_000);
 }
 
-/// A was asked for groups 0 to 3 at the start and is silent; B is as in [`rivals`] and holds these of them. What is said after 4 s:
-/// ten times what all four would take at B's rate.
+/// A was asked for groups 0 to 3 at the start and is silent; B is as in [`rivals`] and holds these
+/// of them. What is said after 4 s: ten times what all four would take at B's rate.
 fn robbery(held: u64) -> Vec<RelayOutput> {
     let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 64), &TWO);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b1111)])), [request(A, V1, 0, 0b1111)]);

@@ -3,8 +3,8 @@
 use super::*;
 use std::collections::VecDeque;
 
-/// A parent that holds eight groups, was asked for the first four, and delivered one of them `millis` later; and what it is asked
-/// for then.
+/// A parent that holds eight groups, was asked for the first four, and delivered one of them
+/// `millis` later; and what it is asked for then.
 fn after_first(millis: u64) -> (Bench, Vec<RelayOutput>) {
     let mut bench = Bench::receiving(DisseminationMode::Star, &snapshot(V1, 1, 8), &PARENT);
     assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, 0b1111)]);
@@ -13,8 +13,9 @@ fn after_first(millis: u64) -> (Bench, Vec<RelayOutput>) {
     (bench, said)
 }
 
-/// A parent that holds twenty pieces of 64 groups and delivers all that it is asked for within a millisecond, until the window is as wide as
-/// it gets; and what it was asked for then and has not delivered.
+/// A parent that holds twenty pieces of 64 groups and delivers all that it is asked for
+/// within a millisecond, until the window is as wide as it gets; and what it was asked for
+/// then and has not delivered.
 fn fast_parent() -> (Bench, VecDeque<(u32, u32)>) {
     let mut bench = Bench::receiving(DisseminationMode::Star, &snapshot(V1, 20, 64), &PARENT);
     let everything: Vec<(u32, u64)> = (0..20).map(|piece| (piece, u64::MAX)).collect();

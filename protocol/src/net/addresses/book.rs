@@ -12,8 +12,9 @@ pub(in crate::net) const MAX_BOOK_PEERS: usize = 16_384;
 /// Addresses kept for a peer from each source: those we were given, and those the peer said itself.
 pub(in crate::net) const MAX_ADDRESSES_PER_SOURCE: usize = 8;
 
-/// Addresses of peers, the most promising first: the one that last worked, those given to us by our own process, and
-/// those that the peer last said of itself. Callers pass only addresses that they believe.
+/// Addresses of peers, the most promising first: the one that last worked, those given to us
+/// by our own process, and those that the peer last said of itself. Callers pass only
+/// addresses that they believe.
 #[derive(Debug, Default)]
 pub(in crate::net) struct AddressBook {
     peers: BTreeMap<PeerId, Entry>,

@@ -56,8 +56,8 @@ impl Dht {
 
     fn note(&mut self) {
         for (peer, sought) in &mut self.sought {
-            // What Kademlia would add to a dial: the addresses in its table, and those that its queries have
-            // been told.
+            // What Kademlia would add to a dial: the addresses in its table, and those that its
+            // queries have been told.
             let (id, role) = (ConnectionId::new_unchecked(0), Endpoint::Dialer);
             let known = self.kad.handle_pending_outbound_connection(id, Some(*peer), &[], role);
             for address in known.unwrap_or_default() {

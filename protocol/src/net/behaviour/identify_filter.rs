@@ -12,8 +12,9 @@ use libp2p::{Multiaddr, PeerId, identify};
 
 /// Identify without its proposals of own addresses.
 ///
-/// It proposes every address at which some peer says that it sees us, the port included where it finds no better. Our dials leave from
-/// ports of their own, at which nobody answers: tests of such proposals fail and say nothing. And a peer could make it propose without
+/// It proposes every address at which some peer says that it sees us, the port included where
+/// it finds no better. Our dials leave from ports of their own, at which nobody answers:
+/// tests of such proposals fail and say nothing. And a peer could make it propose without
 /// end. [`Reachability`](crate::net::reachability::findings::Reachability) proposes instead.
 pub(in crate::net) struct Identify(pub(in crate::net) identify::Behaviour);
 

@@ -1,7 +1,8 @@
 //! The task that owns the swarm.
 //!
-//! It does one thing at a time and never waits for anything but the next thing to do. The files below it each add
-//! one concern to [`HostDriver`]: connections, dials, control messages, gossip, the DHT, and being reached.
+//! It does one thing at a time and never waits for anything but the next thing to do. The files
+//! below it each add one concern to [`HostDriver`]: connections, dials, control messages, gossip,
+//! the DHT, and being reached.
 
 mod connections;
 mod control;
@@ -115,7 +116,8 @@ impl HostDriver {
         }
     }
 
-    /// Binds all addresses, and returns when each is bound. At those of `external` our keeper says that others reach us.
+    /// Binds all addresses, and returns when each is bound. At those of `external` our keeper says
+    /// that others reach us.
     pub(super) async fn listen(
         &mut self,
         addrs: Vec<Multiaddr>,

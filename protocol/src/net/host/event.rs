@@ -7,10 +7,11 @@ use tokio::sync::{mpsc, oneshot};
 use crate::net::behaviour::control_codec::MAX_CONTROL_RESPONSE;
 use crate::net::error::NetError;
 
-/// The events of a host, in the order in which they happened; see [`HostEvent::Connected`] for the one exception.
+/// The events of a host, in the order in which they happened; see [`HostEvent::Connected`]
+/// for the one exception.
 ///
-/// At most [`EVENT_QUEUE`](crate::net::limits::EVENT_QUEUE) wait here. A reader that falls behind loses requests and gossip, but
-/// no connection and no disconnection.
+/// At most [`EVENT_QUEUE`](crate::net::limits::EVENT_QUEUE) wait here. A reader that falls behind
+/// loses requests and gossip, but no connection and no disconnection.
 #[derive(Debug)]
 pub struct HostEvents {
     queue: mpsc::Receiver<HostEvent>,
@@ -52,12 +53,13 @@ pub enum HostEvent {
     },
     /// We have a connection with a peer with whom we had none.
     ///
-    /// Told late if the event queue was full, so a request of the peer may come before it. A peer that left and came
-    /// back in the meantime is not mentioned.
+    /// Told late if the event queue was full, so a request of the peer may come before it. A peer
+    /// that left and came back in the meantime is not mentioned.
     Connected {
         /// The peer, authenticated by the handshake.
         peer: PeerId,
-        /// Its address as this connection sees it; the port is not one to dial if it was the peer who dialled.
+        /// Its address as this connection sees it; the port is not one to dial if it was
+        /// the peer who dialled.
         addr: Multiaddr,
     },
     /// The last connection with a peer has closed.
@@ -83,7 +85,8 @@ impl Responder {
     ///
     /// # Errors
     /// [`NetError::ResponseTooLarge`], upon which the requester sees a dropped request, and
-    /// [`NetError::RequesterGone`] when more than [`MAX_REQUEST_TIMEOUT`](crate::net::limits::MAX_REQUEST_TIMEOUT) has passed.
+    /// [`NetError::RequesterGone`] when more than
+    /// [`MAX_REQUEST_TIMEOUT`](crate::net::limits::MAX_REQUEST_TIMEOUT) has passed.
     pub fn send(self, body: Vec<u8>) -> Result<(), NetError> {
         if body.len() > MAX_CONTROL_RESPONSE {
             return Err(NetError::ResponseTooLarge { len: body.len(), cap: MAX_CONTROL_RESPONSE });

@@ -9,9 +9,10 @@ use super::event::HostEvent;
 
 /// The sending end of the events.
 ///
-/// Requests and gossip are sent if there is room and dropped if not. For connections the announcer keeps what is and
-/// what the reader was told; where the two differ it tells as soon as there is room. The difference is at most the
-/// peers connected now and those that the reader believes connected, so it is bounded whatever the reader does.
+/// Requests and gossip are sent if there is room and dropped if not. For connections the announcer
+/// keeps what is and what the reader was told; where the two differ it tells as soon as there is
+/// room. The difference is at most the peers connected now and those that the reader believes
+/// connected, so it is bounded whatever the reader does.
 pub(super) struct Announcer {
     events: mpsc::Sender<HostEvent>,
     connected: BTreeMap<PeerId, Multiaddr>,

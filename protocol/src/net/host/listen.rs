@@ -14,8 +14,8 @@ pub(super) const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Binds the address for a moment, to say clearly why it cannot be bound.
 ///
-/// libp2p sets `SO_REUSEPORT` on its TCP listeners, with which a second process would silently take half of the
-/// connections of the first.
+/// libp2p sets `SO_REUSEPORT` on its TCP listeners, with which a second process would silently take
+/// half of the connections of the first.
 ///
 /// # Errors
 /// [`NetError::AddressInUse`] or [`NetError::Listen`], which name the address.

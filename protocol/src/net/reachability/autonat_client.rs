@@ -16,13 +16,15 @@ use libp2p::swarm::{
 use libp2p::{Multiaddr, PeerId};
 use tokio::time::Instant;
 
-/// Between two rounds in which peers are asked to dial us at addresses that nobody has tried yet. Each question costs up to 100 kB.
+/// Between two rounds in which peers are asked to dial us at addresses that nobody has tried yet.
+/// Each question costs up to 100 kB.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The longest pause between two rounds. Each round doubles it, until somebody has tried an address.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// The client of AutoNAT v2, made patient. By itself it asks a server that has no time for it again every [`INTERVAL`], as everybody else
-/// does, so that a server with too much to do would have ever more.
+/// The client of AutoNAT v2, made patient. By itself it asks a server that has no time for it
+/// again every [`INTERVAL`], as everybody else does, so that a server with too much to do
+/// would have ever more.
 pub(in crate::net) struct Probe {
     client: client::Behaviour,
     rounds: Rounds,

@@ -24,17 +24,19 @@ use crate::net::addresses::{believable, is_local, is_relayed, network_of};
 use crate::net::peer_id::connections_of;
 use quota::Quota;
 
-/// A trial that takes longer has failed. The asker gives its question up after ten seconds, and before the trial it sends up to 100 kB;
-/// where packets are dropped silently, as most routers do, this is what says that it cannot be reached.
+/// A trial that takes longer has failed. The asker gives its question up after ten seconds, and
+/// before the trial it sends up to 100 kB; where packets are dropped silently, as most routers do,
+/// this is what says that it cannot be reached.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The server of AutoNAT v2, made harmless.
 ///
-/// It dials nobody but the asker: no names to be resolved, no place in our own network for somebody from afar, and no other network than that
-/// where we see the asker, unless of the other version of IP. So it is of no use to look for open ports elsewhere; and as it asks for tens of
-/// kilobytes before it dials, it amplifies nothing. The trials of a network within a minute are limited, and so are all at once. An asker
-/// who wanted too much is not answered, as its address may be good, and may ask again. A connection that was only a trial is closed when it is
-/// over.
+/// It dials nobody but the asker: no names to be resolved, no place in our own network for somebody
+/// from afar, and no other network than that where we see the asker, unless of the other version of
+/// IP. So it is of no use to look for open ports elsewhere; and as it asks for tens of kilobytes
+/// before it dials, it amplifies nothing. The trials of a network within a minute are limited, and
+/// so are all at once. An asker who wanted too much is not answered, as its address may be good,
+/// and may ask again. A connection that was only a trial is closed when it is over.
 pub(in crate::net) struct DialBack {
     server: server::Behaviour,
     /// Whether those that connect from now on may ask.

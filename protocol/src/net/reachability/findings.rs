@@ -10,13 +10,15 @@ use crate::control::heartbeat::Reach;
 use crate::net::addresses::{is_local, is_relayed, network_of, seen_from_outside, without_peer};
 use crate::net::reachability::fixed_window::Allowance;
 
-/// Addresses at which we may be reached that are kept, and new ones that are looked into within an [`HOUR`]. A host at home may get another
-/// address every day, so new ones take the place of the oldest.
+/// Addresses at which we may be reached that are kept, and new ones that are looked into
+/// within an [`HOUR`]. A host at home may get another address every day, so new ones take the
+/// place of the oldest.
 const MAX_GUESSES: usize = 32;
 /// After this counting begins anew.
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// Peers say every five minutes where they see us. When for so long they saw us only elsewhere, we have moved.
+/// Peers say every five minutes where they see us. When for so long they saw us only
+/// elsewhere, we have moved.
 const MOVED: Duration = Duration::from_secs(15 * 60);
 
 /// What is known of one address.
@@ -41,10 +43,12 @@ struct Guess {
 
 /// What is known of our own reachability.
 ///
-/// Peers tell at which address they see us. Our dials leave from ports of their own, so the port of that address means nothing; its IP
-/// with a port on which we listen is a guess. Each guess is tried by a peer, and after a failure once more, perhaps by another. What was
-/// found counts while we are seen there. Guesses within a local network count only while nobody sees us at an address that means the same
-/// everywhere: that a neighbour in the same house reaches us says nothing of the others.
+/// Peers tell at which address they see us. Our dials leave from ports of their own, so the port
+/// of that address means nothing; its IP with a port on which we listen is a guess. Each guess is
+/// tried by a peer, and after a failure once more, perhaps by another. What was found counts
+/// while we are seen there. Guesses within a local network count only while nobody sees us at an
+/// address that means the same everywhere: that a neighbour in the same house reaches us says
+/// nothing of the others.
 #[derive(Debug)]
 pub(in crate::net) struct Reachability {
     /// Where others reach us, as our keeper says.
@@ -168,7 +172,8 @@ impl Reachability {
 }
 
 impl Guess {
-    /// Peers see us at one address of each kind, as long as we stay where we are: local or not, and of which version of IP.
+    /// Peers see us at one address of each kind, as long as we stay where we are: local or not, and
+    /// of which version of IP.
     fn kind(&self) -> (bool, bool) {
         (is_local(&self.address), network_of(&self.address).is_some_and(|ip| ip.is_ipv4()))
     }

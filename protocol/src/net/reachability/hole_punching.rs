@@ -16,16 +16,17 @@ use tokio::time::Instant;
 use crate::net::addresses::{dialable, is_local, is_relayed, network_of};
 use crate::net::reachability::fixed_window::Allowance;
 
-/// Outcomes of agreements on a punch that are heard within a [`MINUTE`]. The learner plans no edge that needs one, so they are rare; DCUtR
-/// keeps a few bytes of each.
+/// Outcomes of agreements on a punch that are heard within a [`MINUTE`]. The learner plans no edge
+/// that needs one, so they are rare; DCUtR keeps a few bytes of each.
 const MAX_PUNCHES: u32 = 6;
 /// After this counting begins anew.
 const MINUTE: Duration = Duration::from_secs(60);
 /// Addresses that a peer may name for one punch: as many as DCUtR names itself.
 const MAX_ADDRESSES: usize = 20;
 
-/// DCUtR, made harmless. By itself it dials all addresses that the other side of a circuit names, as often as that wishes: names to be resolved,
-/// the neighbours in our house, or somebody who shall be flooded.
+/// DCUtR, made harmless. By itself it dials all addresses that the other side of a circuit
+/// names, as often as that wishes: names to be resolved, the neighbours in our house, or
+/// somebody who shall be flooded.
 pub(in crate::net) struct Punch {
     dcutr: dcutr::Behaviour,
     /// Outcomes that may be heard.

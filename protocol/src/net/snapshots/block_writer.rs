@@ -1,7 +1,7 @@
 //! The thread that verifies and stores what arrives.
 //!
-//! One for all neighbours: while it is at work, what others bring waits for it, and is done without waking anybody. A thread for each
-//! neighbour's groups was woken for nearly every group.
+//! One for all neighbours: while it is at work, what others bring waits for it, and is done without
+//! waking anybody. A thread for each neighbour's groups was woken for nearly every group.
 
 use super::frames::LEAF_BYTES;
 use crate::net::error::NetError;
@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::thread;
 use tokio::sync::{mpsc, oneshot};
 
-/// Jobs that may wait. Each neighbour has one at most, so this is their number on a crowded node; those beyond wait for a place.
+/// Jobs that may wait. Each neighbour has one at most, so this is their number on a crowded node;
+/// those beyond wait for a place.
 const WAITING: usize = 64;
 
 /// A group that arrived and is not verified yet.
@@ -72,14 +73,15 @@ impl Keeper {
         let (jobs, mut waiting) = mpsc::channel::<Job>(WAITING);
         let work = move || {
             while let Some(Job { arrivals, done }) = waiting.blocking_recv() {
-                // A panic costs the neighbour whose groups these were, and nobody else. The store's locks survive it.
+                // A panic costs the neighbour whose groups these were, and nobody else. The
+                // store's locks survive it.
                 let kept = catch_unwind(AssertUnwindSafe(|| keep_all(&store, &arrivals)));
                 // The neighbour may have been let go meanwhile.
                 let _ = kept.map(|kept| done.send(kept));
             }
         };
-        // One of tokio's would wait for ever where the system refuses it, as long as any other thread of
-        // tokio's is there.
+        // One of tokio's would wait for ever where the system refuses it, as long as any other
+        // thread of tokio's is there.
         let thread = thread::Builder::new().name("keeper".into());
         let started = thread.spawn(work).map_err(threads::explained);
         started.map_err(|source| NetError::Thread { what: "to store chunks", source })?;

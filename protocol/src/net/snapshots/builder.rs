@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Chunks that are still to be built, and what they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
-    /// By their place in the plan, where each comes after its base, with how many of the two inputs are missing.
+    /// By their place in the plan, where each comes after its base, with how many of the
+    /// two inputs are missing.
     waiting: BTreeMap<usize, (BuildStep, usize)>,
     /// Steps that wait for a piece.
     needed_by: BTreeMap<ContentId, Vec<usize>>,
@@ -21,7 +22,8 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// Follows a new plan; the pieces in `since` became whole after it looked at the disk. What is being applied goes on.
+    /// Follows a new plan; the pieces in `since` became whole after it looked at the disk. What is
+    /// being applied goes on.
     pub(super) fn follow(&mut self, plan: &DownloadPlan, since: &BTreeSet<ContentId>) {
         self.clear();
         let here = |id: &ContentId| plan.have.contains(id) || since.contains(id);

@@ -7,10 +7,11 @@
 //! ever; it gives way to the newest one when nobody serves it any more, when nothing of it has come yet, or
 //! when nothing more of it comes.
 //!
-//! The relay machine knows nothing of this: to it deltas are pieces, and a chunk that was built is a piece gained.
+//! The relay machine knows nothing of this: to it deltas are pieces, and a chunk that was built
+//! is a piece gained.
 //!
-//! Nothing that any manifest newer than the installed one names is deleted, even if the machine has given its version up: what came of it
-//! may be what the next plan starts from.
+//! Nothing that any manifest newer than the installed one names is deleted, even if the machine has
+//! given its version up: what came of it may be what the next plan starts from.
 
 use super::builder::Builder;
 use super::plan::{DownloadPlan, Fetch};
@@ -25,26 +26,28 @@ use crate::wire::time::UnixMillis;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Manifests that are kept beyond those that the machine keeps complete: of the installed version, the target, a stone, a newer version,
-/// and some whose deltas may still be of use.
+/// Manifests that are kept beyond those that the machine keeps complete: of the installed version,
+/// the target, a stone, a newer version, and some whose deltas may still be of use.
 const MORE_MANIFESTS: usize = 8;
 /// Deltas applied at once.
 const MAX_BUILDING: usize = 2;
-/// When no part of a delta has come for so long, deltas that no neighbour has are given up and their chunks fetched: a neighbour that
-/// joined late has fetched chunks, and no deltas.
+/// When no part of a delta has come for so long, deltas that no neighbour has are given up and
+/// their chunks fetched: a neighbour that joined late has fetched chunks, and no deltas.
 const PATIENCE_MS: u64 = 3_000;
-/// After so many patiences in a row deltas are given up whatever neighbours claim. Together they are longer than the machine bears the
-/// silence of a slow neighbour, which may serve many others first.
+/// After so many patiences in a row deltas are given up whatever neighbours claim.
+/// Together they are longer than the machine bears the silence of a slow neighbour, which
+/// may serve many others first.
 const LAST_PATIENCE: u32 = 4;
 
-/// When nothing of a target has come for so long, it gives way to a newer one: whoever holds the rest may be
-/// gone.
+/// When nothing of a target has come for so long, it gives way to a newer one: whoever holds the
+/// rest may be gone.
 const STALLED_MS: u64 = 20_000;
 
 /// What the driver reports to the machine.
 #[derive(Debug)]
 pub(super) enum DownloadEvent {
-    /// A manifest is known whose signature and form are right. An older one than the target serves for its deltas.
+    /// A manifest is known whose signature and form are right. An older one than the target
+    /// serves for its deltas.
     Announced(Arc<Manifest>),
     /// All pieces of this manifest are here.
     Published(Arc<Manifest>),
@@ -264,8 +267,8 @@ impl Downloads {
         self.prune();
     }
 
-    /// Makes the newest version the target, if it is newer than what is. Waits for older manifests that are about to be kept: the cheap
-    /// way may lead through their deltas.
+    /// Makes the newest version the target, if it is newer than what is. Waits for older manifests
+    /// that are about to be kept: the cheap way may lead through their deltas.
     fn aim(&mut self) {
         let newest = self.manifests.last_key_value().map(|(version, _)| *version);
         if self.arriving.first_key_value().is_some_and(|(older, _)| Some(*older) < newest) {
@@ -439,7 +442,8 @@ impl Downloads {
         self.actions.push_back(DownloadAction::Want { version, pieces: fetching.wanted.clone() });
     }
 
-    /// Fetches a chunk of the target whole. While a stone is fetched nothing is to be done: the plan that follows sees what is missing.
+    /// Fetches a chunk of the target whole. While a stone is fetched nothing is to be done: the
+    /// plan that follows sees what is missing.
     fn want_whole(&mut self, piece: PieceIndex) {
         if let Some(fetching) = &mut self.fetching
             && self.target == Some(fetching.version)

@@ -23,11 +23,13 @@ use tokio::task::{JoinError, spawn_blocking};
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 /// A consumer that takes no frame for this long is let go.
 const SEND_WITHIN: Duration = Duration::from_secs(30);
-/// Groups read from disk in one go, so that as many are read as are written. Both together are what the machine hands out.
+/// Groups read from disk in one go, so that as many are read as are written. Both together are what
+/// the machine hands out.
 const BATCH: usize = MAX_SERVED.div_ceil(2);
-/// Where the payload begins in the buffer from which a frame is written, which is behind the head of every group. A group that was received
-/// lies some 30 bytes behind the start of a page, and many processors copy at a twentieth of their speed to an address that lies, within
-/// its page, 1 to 31 bytes behind that of the source.
+/// Where the payload begins in the buffer from which a frame is written, which is behind the head
+/// of every group. A group that was received lies some 30 bytes behind the start of a page, and
+/// many processors copy at a twentieth of their speed to an address that lies, within its page, 1
+/// to 31 bytes behind that of the source.
 const PAYLOAD_AT: usize = 128;
 /// Frames of a consumer are short: one read brings many.
 const READ_BUFFER: usize = 4 << 10;
@@ -147,8 +149,8 @@ struct Loaded {
     read: Result<(Option<Arc<GroupTree>>, Bytes), ChunkStoreError>,
 }
 
-/// Reads groups, and for each that is marked the tree of its piece. What is in memory needs no other thread: to wake one costs more than to
-/// read and to verify a group.
+/// Reads groups, and for each that is marked the tree of its piece. What is in memory needs no
+/// other thread: to wake one costs more than to read and to verify a group.
 fn load_all(
     store: Arc<ChunkStore>,
     orders: Vec<(BlockToSend, bool)>,
@@ -200,7 +202,8 @@ async fn send_batch(
 /// The stream to a consumer, on which whole frames are written.
 struct Frames<W> {
     writing: W,
-    /// The frame that is being written. One write costs far less than two, down to the packets: the copy pays.
+    /// The frame that is being written. One write costs far less than two, down to the
+    /// packets: the copy pays.
     frame: Vec<u8>,
 }
 

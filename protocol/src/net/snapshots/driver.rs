@@ -159,7 +159,8 @@ impl SnapshotDriver {
         }
     }
 
-    /// Turns a report into inputs. One of a stream that has been replaced since counts only as far as it is about the peer or the disk.
+    /// Turns a report into inputs. One of a stream that has been replaced since counts only as far
+    /// as it is about the peer or the disk.
     fn report(&mut self, now: UnixMillis, peer: PublicKey, serial: u64, report: StreamReport) {
         let pulled = self.edges.pulls(&peer, serial);
         let served = self.edges.serves(&peer, serial);
@@ -245,7 +246,8 @@ impl SnapshotDriver {
         self.stale_serial = self.edges.last_serial();
     }
 
-    /// A piece turned out to be damaged on disk, and has been deleted. The source cannot fetch it from anybody.
+    /// A piece turned out to be damaged on disk, and has been deleted. The source cannot
+    /// fetch it from anybody.
     fn damaged(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex) {
         self.relay.handle(now, Input::Damaged { version, piece });
         if !self.source {
@@ -324,8 +326,9 @@ impl SnapshotDriver {
         Ok(())
     }
 
-    /// Ends everything with a peer that broke the protocol. The learner alone may still be talked to: without its control protocol the
-    /// node would have no part in the run, and whatever it serves is verified.
+    /// Ends everything with a peer that broke the protocol. The learner alone may still be
+    /// talked to: without its control protocol the node would have no part in the run, and
+    /// whatever it serves is verified.
     async fn cut_off(&mut self, peer: PublicKey) -> Result<(), Stopped> {
         self.edges.close(&peer);
         self.edges.forget_consumer(&peer);

@@ -1,11 +1,13 @@
 //! Frames on `/echo/chunks/3`.
 //!
-//! A frame is a length of four bytes, big-endian, of everything behind it; a length of two bytes, big-endian, of the header; the
-//! header in CBOR; and the payload, which only [`ServeMessage::Group`] has. So the bytes of a group never pass through a CBOR codec, and
-//! a reader knows before it allocates that a frame is not too long.
+//! A frame is a length of four bytes, big-endian, of everything behind it; a length of two bytes,
+//! big-endian, of the header; the header in CBOR; and the payload, which only
+//! [`ServeMessage::Group`] has. So the bytes of a group never pass through a CBOR codec, and a
+//! reader knows before it allocates that a frame is not too long.
 //!
-//! The one who pulls opens the stream and sends [`PullMessage`]s, the first of which is [`PullMessage::Hello`]; the one who serves sends
-//! [`ServeMessage`]s. Both directions end with the stream.
+//! The one who pulls opens the stream and sends [`PullMessage`]s, the first of which is
+//! [`PullMessage::Hello`]; the one who serves sends [`ServeMessage`]s. Both directions
+//! end with the stream.
 
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::{GROUP_BYTES, GroupMask, MAX_GROUPS};
@@ -33,7 +35,8 @@ pub const LEAF_BYTES: usize = 32;
 pub const MAX_PAYLOAD_BYTES: usize = MAX_GROUPS * LEAF_BYTES + GROUP_BYTES;
 /// Longest frame behind its first four bytes.
 pub const MAX_FRAME_BYTES: usize = HEADER_LENGTH + MAX_HEADER_BYTES + MAX_PAYLOAD_BYTES;
-/// A frame whose first byte is here is here within this time, or its sender has failed. The longest frame needs 20 kbit/s.
+/// A frame whose first byte is here is here within this time, or its sender has failed. The longest
+/// frame needs 20 kbit/s.
 pub const FRAME_WITHIN: Duration = Duration::from_secs(30);
 
 /// Bytes of the header's length.
@@ -46,7 +49,8 @@ pub enum PullMessage {
     Hello {
         /// The version that the stream is about, to its end.
         version: PolicyVersion,
-        /// The name of its manifest ([`Manifest::id`](crate::snapshot::manifest::Manifest::id)): who goes by another one refuses.
+        /// The name of its manifest ([`Manifest::id`](crate::snapshot::manifest::Manifest::id)):
+        /// who goes by another one refuses.
         manifest: ContentId,
     },
     /// Send these groups. Each group asked for is the right to send it once.
@@ -55,7 +59,8 @@ pub enum PullMessage {
         piece: PieceIndex,
         /// The blocks that are requested, at least one.
         groups: GroupMask,
-        /// Whether the piece's tree is needed too. It comes with the first group of the piece sent on this stream after that.
+        /// Whether the piece's tree is needed too. It comes with the first group of the piece sent
+        /// on this stream after that.
         tree: bool,
     },
     /// These groups are no longer wanted; they may be on their way already.
@@ -84,8 +89,9 @@ pub enum ServeMessage {
         /// Leaves in front of the group's bytes, each of [`LEAF_BYTES`]; 0 when the tree is not sent.
         leaves: u32,
     },
-    /// The version is not kept here any more, or has another manifest here; or every place is taken, or is given to another; or what was
-    /// asked for is not here, or too much. The stream ends.
+    /// The version is not kept here any more, or has another manifest here; or every
+    /// place is taken, or is given to another; or what was asked for is not here, or too
+    /// much. The stream ends.
     Refused,
 }
 
@@ -128,8 +134,8 @@ pub fn put_head<H: Serialize>(out: &mut Vec<u8>, header: &H, payload: usize) -> 
     Ok(())
 }
 
-/// Reads one frame, and gives its header and its payload; `None` when the stream ended between two frames. Waits for ever for the first byte, and
-/// [`FRAME_WITHIN`] for the others.
+/// Reads one frame, and gives its header and its payload; `None` when the stream ended between two
+/// frames. Waits for ever for the first byte, and [`FRAME_WITHIN`] for the others.
 ///
 /// # Errors
 /// [`WireError`]; the stream is of no use after any of them.

@@ -1,7 +1,8 @@
 //! What waits to be said to one consumer.
 //!
-//! The machine speaks whenever it has something to say, the consumer listens as fast as its link allows. News of one piece merge
-//! while they wait, so what waits is bounded by the snapshot's pieces; groups are bounded by the machine's own window.
+//! The machine speaks whenever it has something to say, the consumer listens as fast as its link
+//! allows. News of one piece merge while they wait, so what waits is bounded by the snapshot's
+//! pieces; groups are bounded by the machine's own window.
 
 use crate::snapshot::blocks::GroupMask;
 use crate::snapshot::manifest::{Piece, PieceIndex};

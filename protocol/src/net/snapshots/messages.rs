@@ -53,7 +53,8 @@ pub(super) enum StreamReport {
     Left,
 }
 
-/// What a stream's task needs to report on itself: reports of a stream that has been replaced are known by its number.
+/// What a stream's task needs to report on itself: reports of a stream that has been replaced are
+/// known by its number.
 #[derive(Clone, Debug)]
 pub(super) struct Reporter {
     pub(super) peer: PublicKey,

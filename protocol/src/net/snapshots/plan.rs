@@ -49,7 +49,8 @@ pub(super) struct DownloadPlan {
 }
 
 impl DownloadPlan {
-    /// The cheapest way to the newest of `manifests` (newest first), where `held` says which groups of a piece are on disk.
+    /// The cheapest way to the newest of `manifests` (newest first), where `held` says which groups
+    /// of a piece are on disk.
     pub(super) fn draw(manifests: &[Arc<Manifest>], held: impl Fn(&Piece) -> GroupMask) -> Self {
         let disk = Disk::new(held, manifests);
         let mut recipe = FetchPlan::of(manifests, |id| disk.holds(id));

@@ -89,7 +89,8 @@ impl Requests {
         asks
     }
 
-    /// Notes that a group has come. One that was cancelled and is wished for again may come before that is asked for; then it needs not be.
+    /// Notes that a group has come. One that was cancelled and is wished for again may come before
+    /// that is asked for; then it needs not be.
     pub(super) fn arrived(
         &mut self,
         index: PieceIndex,

@@ -20,17 +20,19 @@ use libp2p::PeerId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 
-/// Groups that have arrived and wait to be verified. With [`BATCH`] being verified and one arriving, a neighbour takes at most
-/// 1.1 MiB of memory; what it sends beyond stays in the windows of the transport.
+/// Groups that have arrived and wait to be verified. With [`BATCH`] being verified and one
+/// arriving, a neighbour takes at most 1.1 MiB of memory; what it sends beyond stays in the
+/// windows of the transport.
 const ARRIVED: usize = 8;
 /// Groups verified and stored in one go.
 const BATCH: usize = 8;
 /// Requests and cancellations that may wait for one neighbour. The machine's window keeps them far below.
 pub(super) const ASKS: usize = 1024;
-/// Groups without being asked, and news that are none, that a neighbour may send before its stream is given up. A few are innocent: a
-/// group that was cancelled and asked for again may come twice.
+/// Groups without being asked, and news that are none, that a neighbour may send before its stream
+/// is given up. A few are innocent: a group that was cancelled and asked for again may come twice.
 const MAX_USELESS: u32 = 64;
-/// What a frame of news takes beside its entries, in bytes: mostly what the multiplexer and the encryption put around it.
+/// What a frame of news takes beside its entries, in bytes: mostly what the multiplexer and the
+/// encryption put around it.
 const AROUND_NEWS: usize = 80;
 /// So much is read ahead of a group's bytes, which then bypass the buffer.
 const READ_BUFFER: usize = 1 << 10;
@@ -72,7 +74,8 @@ impl NeighbourStream {
     pub(super) async fn pull(self, mut wishes: mpsc::Receiver<UpstreamCommand>) {
         let opened = tokio::select! {
             stream = self.open() => stream,
-            // The machine asks for nothing before the stream is open, so this can only be the end of the channel.
+            // The machine asks for nothing before the stream is open, so this can only be the
+            // end of the channel.
             None = wishes.recv() => Err(End::Closed),
         };
         let end = match opened {
@@ -120,7 +123,8 @@ impl NeighbourStream {
                 end = self.listen(&mut reading, arrivals) => end,
             }
         };
-        // What has arrived is kept although the stream has ended; what is wrong with it says more than how the stream ended.
+        // What has arrived is kept although the stream has ended; what is wrong with it says more
+        // than how the stream ended.
         let (end, kept) = tokio::join!(talk, self.keep(arrived));
         kept.err().map_or(end, End::Failed)
     }
@@ -133,7 +137,8 @@ impl NeighbourStream {
     ) -> End {
         let pacing = self.host.pacing();
         let (mut wished, mut frames) = (Vec::new(), Vec::new());
-        // A place among all who ask. It holds up those behind it, so it is given up when there is nothing to ask for, and while writing.
+        // A place among all who ask. It holds up those behind it, so it is given up when there is
+        // nothing to ask for, and while writing.
         let mut place = None;
         loop {
             if self.requests().any_waiting() {

@@ -19,8 +19,9 @@ use crate::net::peer_id::connections_of;
 
 /// libp2p-stream, with a choice of its own where that takes a random connection.
 ///
-/// Streams never run through a relay: such connections neither open nor accept any. Of the direct ones all accept, but only the oldest
-/// opens: the younger ones may be trials of whether somebody can be reached, which are closed again soon.
+/// Streams never run through a relay: such connections neither open nor accept any. Of the direct
+/// ones all accept, but only the oldest opens: the younger ones may be trials of whether somebody
+/// can be reached, which are closed again soon.
 #[derive(Default)]
 pub(in crate::net) struct Lines {
     streams: libp2p_stream::Behaviour,

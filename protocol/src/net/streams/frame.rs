@@ -1,7 +1,8 @@
 //! Length-prefixed frames over a stream of bytes.
 //!
-//! A frame is its body's length as an unsigned 32-bit big-endian number, then the body. The reader names the longest
-//! body that it takes; a longer one is refused when its four bytes of length have been read.
+//! A frame is its body's length as an unsigned 32-bit big-endian number, then the body. The
+//! reader names the longest body that it takes; a longer one is refused when its four bytes of
+//! length have been read.
 
 use std::io;
 use std::time::Duration;
@@ -82,7 +83,8 @@ where
     Ok(Some(body))
 }
 
-/// [`read_frame`], for a frame that has to be whole `within` this time after its first byte. That one may take as long as it likes.
+/// [`read_frame`], for a frame that has to be whole `within` this time after its first byte. That
+/// one may take as long as it likes.
 ///
 /// # Errors
 /// [`FrameError::Slow`], and those of [`read_frame`].

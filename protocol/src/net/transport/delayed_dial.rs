@@ -11,7 +11,8 @@ use libp2p::core::Endpoint;
 use libp2p::core::transport::{Boxed, DialOpts, ListenerId, Transport, TransportError, TransportEvent};
 use tokio::time::sleep;
 
-/// Dials later than it is asked to. Everything else is as it was, also dials that punch a hole: those are timed.
+/// Dials later than it is asked to. Everything else is as it was, also dials that punch a
+/// hole: those are timed.
 pub(in crate::net) struct Delayed<O> {
     pub(in crate::net) inner: Boxed<O>,
     pub(in crate::net) by: Duration,

@@ -48,7 +48,8 @@ struct Shared {
 /// The cap and the count of one direction.
 #[derive(Debug)]
 struct Lane {
-    /// Bytes a second; 0 is no cap. Read before every use of the bucket, to leave that alone where there is no cap.
+    /// Bytes a second; 0 is no cap. Read before every use of the bucket, to leave that alone where
+    /// there is no cap.
     cap: AtomicU64,
     /// Bytes that have passed.
     passed: AtomicU64,
@@ -72,14 +73,16 @@ impl Pacing {
         self.shared.upload.set_cap(cap);
     }
 
-    /// Caps what is received from now on, in bytes per second on the wire (0 counts as 1); `None` lifts the cap.
+    /// Caps what is received from now on, in bytes per second on the wire (0 counts as 1);
+    /// `None` lifts the cap.
     pub fn set_max_download(&self, cap: Option<u64>) {
         self.shared.asking.restart(cap);
         self.shared.download.set_cap(cap);
     }
 
-    /// Waits until bulk may be asked for: not at all where what is received has no cap. Turns come in the order in which they are waited
-    /// for, and while somebody has one, or does not poll the wait for one that has come, nobody else gets any.
+    /// Waits until bulk may be asked for: not at all where what is received has no cap. Turns come
+    /// in the order in which they are waited for, and while somebody has one, or does not poll the
+    /// wait for one that has come, nobody else gets any.
     pub(in crate::net) async fn turn_to_ask(&self) -> RequestPermit<'_> {
         self.shared.asking.turn(&self.shared).await
     }
@@ -89,7 +92,8 @@ impl Pacing {
         OutstandingBytes::new(self.clone())
     }
 
-    /// Counts bytes of bulk streams that came without having been asked for, which leave less room for what is.
+    /// Counts bytes of bulk streams that came without having been asked for, which leave less
+    /// room for what is.
     pub(in crate::net) fn came_unasked(&self, bytes: usize) {
         self.shared.take_room(Framing::TCP.received(bytes));
     }
@@ -106,7 +110,8 @@ impl Pacing {
         self.shared.download.cap()
     }
 
-    /// Bytes sent since the start, as on the wire: an estimate where the layers below the streams are concerned.
+    /// Bytes sent since the start, as on the wire: an estimate where the layers below
+    /// the streams are concerned.
     #[must_use]
     pub fn uploaded(&self) -> u64 {
         self.shared.upload.passed.load(Ordering::Relaxed)

@@ -1,9 +1,11 @@
 //! A connection that is read in larger steps while bulk data trickle in.
 //!
-//! Every time that bytes arrive, a connection's task looks at all of its streams and protocols. Behind a link that is shared by many, bytes
-//! come a few packets at a time, and this looking costs more than the bytes. So after a read of bulk that emptied the socket the next one
-//! waits a little, as network cards do with their interrupts. All connections of a process wait for the same instants, so that it wakes
-//! once for all of them. Small messages on a quiet connection are never delayed.
+//! Every time that bytes arrive, a connection's task looks at all of its streams and protocols.
+//! Behind a link that is shared by many, bytes come a few packets at a time, and this looking
+//! costs more than the bytes. So after a read of bulk that emptied the socket the next one
+//! waits a little, as network cards do with their interrupts. All connections of a process wait
+//! for the same instants, so that it wakes once for all of them. Small messages on a quiet
+//! connection are never delayed.
 
 use futures::{AsyncRead, AsyncWrite};
 use std::io;

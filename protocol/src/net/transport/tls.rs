@@ -1,8 +1,10 @@
-//! The encryption of TCP connections and circuits: TLS 1.3 as [libp2p specifies it](https://github.com/libp2p/specs/blob/master/tls/tls.md).
+//! The encryption of TCP connections and circuits: TLS 1.3 as [libp2p specifies
+//! it](https://github.com/libp2p/specs/blob/master/tls/tls.md).
 //!
-//! Certificates are libp2p's, and so is what makes one valid. Two things are not. libp2p wishes for ChaCha20 first; here AES comes first
-//! where the processor has instructions for it, as it takes a fraction of the time. And what is sent and received goes through
-//! buffers, as the multiplexer writes its headers alone and TLS reads 4 KiB at a time.
+//! Certificates are libp2p's, and so is what makes one valid. Two things are not. libp2p wishes for
+//! ChaCha20 first; here AES comes first where the processor has instructions for it, as it takes a
+//! fraction of the time. And what is sent and received goes through buffers, as the multiplexer
+//! writes its headers alone and TLS reads 4 KiB at a time.
 
 use futures::future::BoxFuture;
 use futures::io::{BufReader, BufWriter};
@@ -35,9 +37,10 @@ use crate::snapshot::blocks::GROUP_BYTES;
 const READ_BYTES: usize = 64 << 10;
 /// And written so: a frame of the multiplexer with its header.
 const WRITE_BYTES: usize = 132 << 10;
-/// Bytes of one record: a fifth of a group and the words around it. Pieces of 16 KiB all begin where a page does, and so do their copies, but
-/// for a header of 5 bytes: many processors copy at a twentieth of their speed to an address that lies, within its page, 1 to 31 bytes
-/// behind that of the source.
+/// Bytes of one record: a fifth of a group and the words around it. Pieces of 16 KiB all begin
+/// where a page does, and so do their copies, but for a header of 5 bytes: many processors copy
+/// at a twentieth of their speed to an address that lies, within its page, 1 to 31 bytes behind
+/// that of the source.
 pub(in crate::net) const RECORD_BYTES: usize = GROUP_BYTES / 5 + 64;
 /// Bytes around one record: its header, its tag, and its kind.
 pub(in crate::net) const AROUND_RECORD: usize = RECORD_HEADER + 16 + 1;
@@ -102,7 +105,8 @@ impl Tls {
     }
 }
 
-/// The ciphers, the preferred one first. They are ring's, which knows the wide AES instructions of AVX2 and is twice as fast with them.
+/// The ciphers, the preferred one first. They are ring's, which knows the wide AES instructions of
+/// AVX2 and is twice as fast with them.
 fn cipher_suites(aes_in_hardware: bool) -> [SupportedCipherSuite; 2] {
     let (aes, chacha) =
         (ring::cipher_suite::TLS13_AES_128_GCM_SHA256, ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256);

@@ -12,21 +12,24 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// μ_min(κ), equation 2: trajectories a second at which a learner that publishes every `period` updates never waits. `None` when a
-    /// publication takes as long as the updates until the next one: then no rate is enough.
+    /// μ_min(κ), equation 2: trajectories a second at which a learner that publishes every `period`
+    /// updates never waits. `None` when a publication takes as long as the updates until the next
+    /// one: then no rate is enough.
     pub fn required_rate(&self, period: u64) -> Option<f64> {
         let updates = period as f64;
         let left = updates * self.train_s - self.broadcast_s;
         (left > 0.0).then(|| updates * self.batch / left)
     }
 
-    /// Whether generation and dissemination fit into `period` updates at `rate` trajectories a second: the overlap condition, equation 1.
+    /// Whether generation and dissemination fit into `period` updates at `rate` trajectories a
+    /// second: the overlap condition, equation 1.
     pub fn overlaps(&self, period: u64, rate: f64) -> bool {
         self.required_rate(period).is_some_and(|required| rate >= required)
     }
 
-    /// Δ_max, equation 7: the largest lag in updates at `rate` trajectories a second, were nothing generated under a new snapshot before
-    /// everybody has it. `None` for a rate of 0, and for times that are none.
+    /// Δ_max, equation 7: the largest lag in updates at `rate` trajectories a second, were nothing
+    /// generated under a new snapshot before everybody has it. `None` for a rate of 0, and for
+    /// times that are none.
     pub fn worst_lag(&self, period: u64, rate: f64) -> Option<u64> {
         let waits = updates((self.broadcast_s + self.batch / rate) / self.train_s)?;
         Some(period.saturating_add(waits).saturating_sub(1))
@@ -48,8 +51,8 @@ fn updates(time: f64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Qwen3-8B with S = 3 (§5.4, table 2): an update takes 1631.2 s, and a broadcast 1437 s to nine workers. The bounds at the required
-    /// rate do not depend on R.
+    /// Qwen3-8B with S = 3 (§5.4, table 2): an update takes 1631.2 s, and a broadcast 1437 s to
+    /// nine workers. The bounds at the required rate do not depend on R.
     const PAPER: Pipeline = Pipeline { train_s: 1631.2, broadcast_s: 1437.0, batch: 512.0 };
 
     #[test]

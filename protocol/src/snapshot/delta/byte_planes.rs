@@ -1,8 +1,9 @@
 //! The dense form: the differences of all elements, byte plane by byte plane.
 //!
-//! Elements go in blocks of [`BLOCK`], so that memory stays constant. Of each block first the lowest bytes of all its differences, then
-//! the next ones, up to the width. Each plane is a number, its length, and as many bytes: a zstd frame; or the plane itself when that is
-//! no longer; length 0 stands for a plane of zeros.
+//! Elements go in blocks of [`BLOCK`], so that memory stays constant. Of each block first the
+//! lowest bytes of all its differences, then the next ones, up to the width. Each plane is a
+//! number, its length, and as many bytes: a zstd frame; or the plane itself when that is no longer;
+//! length 0 stands for a plane of zeros.
 
 use super::elements::{Element, ElementLayout};
 use super::encoding::{DeltaReader, push_number};

@@ -1,7 +1,8 @@
 //! Which elements of a chunk changed: a bit each, in blocks of 64.
 //!
-//! Where the next change lies cannot be predicted, and a wrong guess costs a processor more than comparing some elements. So whole
-//! blocks are compared without a branch, and only how many changes a block has is guessed.
+//! Where the next change lies cannot be predicted, and a wrong guess costs a processor more than
+//! comparing some elements. So whole blocks are compared without a branch, and only how many
+//! changes a block has is guessed.
 
 use super::elements::Element;
 
@@ -53,7 +54,8 @@ fn differing<E: Element>(old: &[u8], new: &[u8]) -> u64 {
     for (differs, (old, new)) in differs.iter_mut().zip(E::all(old).zip(E::all(new))) {
         *differs = u8::from(old != new);
     }
-    // Eight bytes that are 0 or 1 become eight bits: each is moved into the top byte, and no two products meet.
+    // Eight bytes that are 0 or 1 become eight bits: each is moved into the top byte, and
+    // no two products meet.
     let bits = |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
     let eights = differs.as_chunks::<8>().0.iter().enumerate();
     eights.fold(0, |all, (at, eight)| all | bits(eight) << (8 * at))

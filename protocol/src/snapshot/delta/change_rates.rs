@@ -1,8 +1,9 @@
 //! How likely elements are to change.
 //!
-//! An update of size δ changes a bf16 weight w with probability δ / ulp(w): small weights change often, large ones hardly ever. Both
-//! sides know the old weights. So gaps between changes are not counted in elements but on a clock that advances with every
-//! unchanged element by its own hazard, -ln(1 - p). On that clock changes come evenly, with 1 between two of them on average.
+//! An update of size δ changes a bf16 weight w with probability δ / ulp(w): small weights change
+//! often, large ones hardly ever. Both sides know the old weights. So gaps between changes are not
+//! counted in elements but on a clock that advances with every unchanged element by its own hazard,
+//! -ln(1 - p). On that clock changes come evenly, with 1 between two of them on average.
 
 use super::DeltaError;
 use super::change_mask::BLOCK;
@@ -23,9 +24,11 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Writes the clock of a chunk in which so many elements of each key changed: the first key with ticks, their number, their codes.
+    /// Writes the clock of a chunk in which so many elements of each key changed: the first key
+    /// with ticks, their number, their codes.
     pub(super) fn write<E: Element>(old: &[u8], changed: &[u32; 256], out: &mut Vec<u8>) {
-        // Neighbours often have the same key, and a number that was just written is not ready to be counted up again.
+        // Neighbours often have the same key, and a number that was just written is not ready to
+        // be counted up again.
         let mut seen = [[0u32; 256]; 4];
         for line in old.chunks(64).step_by(SAMPLED) {
             for (nth, element) in E::all(line).enumerate() {
@@ -62,8 +65,8 @@ impl Clock {
         self.ticks[usize::from(old.key())]
     }
 
-    /// When each element of a block begins if the first one does at 0. Returns when the last one ends: of a block that is not whole
-    /// at some later time, which nobody needs.
+    /// When each element of a block begins if the first one does at 0. Returns when the last one
+    /// ends: of a block that is not whole at some later time, which nobody needs.
     pub(super) fn times<E: Element>(&self, block: &[u8], times: &mut [u32; BLOCK]) -> u32 {
         let mut keys = [0; BLOCK];
         for (key, element) in keys.iter_mut().zip(E::all(block)) {

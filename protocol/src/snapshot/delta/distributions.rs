@@ -1,7 +1,9 @@
-//! Distributions over numbers from 0 on: uniform within buckets of half an octave, 0 | 1 | 2 | 3 | 4-5 | 6-7 | 8-11 | 12-15 ...
+//! Distributions over numbers from 0 on: uniform within buckets of half an octave, 0 | 1 | 2 | 3 |
+//! 4-5 | 6-7 | 8-11 | 12-15 ...
 //!
-//! What the entropy coder sees is an interval of [`TOTAL`]: every number gets one that is as wide as its probability. Intervals of
-//! consecutive numbers are adjacent, so a run of numbers is an interval as well. A number at or beyond the limit is an *escape*.
+//! What the entropy coder sees is an interval of [`TOTAL`]: every number gets one that is as wide
+//! as its probability. Intervals of consecutive numbers are adjacent, so a run of numbers is an
+//! interval as well. A number at or beyond the limit is an *escape*.
 
 use super::DeltaError;
 use super::encoding::DeltaReader;
@@ -54,8 +56,9 @@ fn edge(bucket: usize) -> u32 {
     if bucket < 2 { bucket as u32 } else { (2 | bucket as u32 & 1) << (bucket / 2 - 1) }
 }
 
-/// The exponent and the first bit behind it of a float near `number`: whether a difference is 1 or 2 is as good as random, so there is
-/// no branch, and processors convert faster than some find the highest bit. Exact below 2^23, and beyond every limit from there on.
+/// The exponent and the first bit behind it of a float near `number`: whether a difference is 1 or
+/// 2 is as good as random, so there is no branch, and processors convert faster than some find the
+/// highest bit. Exact below 2^23, and beyond every limit from there on.
 fn bucket_of(number: u32) -> usize {
     let half_octaves = |float: f32| float.to_bits() >> (f32::MANTISSA_DIGITS - 2);
     half_octaves((2 * i64::from(number) + 1) as f32).saturating_sub(half_octaves(2.0)) as usize
@@ -75,7 +78,8 @@ impl Counts {
         self.escapes += 1;
     }
 
-    /// Writes the distribution: how many codes, that of the escape, and those of the buckets without the last zeros.
+    /// Writes the distribution: how many codes, that of the escape, and those of the buckets
+    /// without the last zeros.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let width = |bucket| f64::from(edge(bucket + 1) - edge(bucket));
         let densities = self.buckets.iter().enumerate().map(|(at, count)| f64::from(*count) / width(at));

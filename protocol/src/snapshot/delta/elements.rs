@@ -1,7 +1,8 @@
 //! A chunk as little-endian numbers.
 //!
-//! A chunk need not begin with an element (companion files of any length come first), so its first bytes may belong to one that
-//! began in the chunk before. These and an incomplete last element are *loose* bytes.
+//! A chunk need not begin with an element (companion files of any length come first), so its
+//! first bytes may belong to one that began in the chunk before. These and an incomplete last
+//! element are *loose* bytes.
 
 use super::encoding::DeltaReader;
 use super::{DeltaError, Width};
@@ -36,12 +37,13 @@ pub(super) trait Element: Copy + Eq {
     fn moved(self, difference: u32) -> Self;
     /// Moves the elements of `bytes`, each by its difference.
     fn move_all(bytes: &mut [u8], differences: &[u32]);
-    /// What the element's probability to change depends on: the upper bits of its magnitude. The exponent of a bf16 or f32, the
-    /// exponent and a part of the mantissa of an f16.
+    /// What the element's probability to change depends on: the upper bits of its magnitude. The
+    /// exponent of a bf16 or f32, the exponent and a part of the mantissa of an f16.
     fn key(self) -> u8;
 }
 
-/// Floats are sign and magnitude: with the magnitude of negative ones inverted, their bits are in their order. Its own inverse.
+/// Floats are sign and magnitude: with the magnitude of negative ones inverted, their bits are in
+/// their order. Its own inverse.
 macro_rules! ordered {
     ($bits:expr, $unsigned:ty, $signed:ty) => {
         $bits ^ ((($bits as $signed) >> (<$unsigned>::BITS - 1)) as $unsigned >> 1)

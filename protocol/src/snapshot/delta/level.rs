@@ -1,4 +1,5 @@
-//! Positive numbers in one byte, the nearest at most 6 % off: rates and densities are estimates, and need no more.
+//! Positive numbers in one byte, the nearest at most 6 % off: rates and densities are estimates,
+//! and need no more.
 
 /// The largest code that an encoder uses.
 pub(super) const TOP: u8 = 1 + 8 * 24;

@@ -35,7 +35,8 @@ impl RansEncoder {
             self.make_room();
         }
         let width = u64::from(interval.width);
-        // Whether a word leaves is hard to predict, so there is no branch: it is always written, and mostly overwritten.
+        // Whether a word leaves is hard to predict, so there is no branch: it is always
+        // written, and mostly overwritten.
         let leaves = self.state >= width << (63 - TOTAL_BITS);
         self.words[self.put] = self.state as u32;
         self.put += usize::from(leaves);
@@ -77,7 +78,8 @@ impl<'a> RansDecoder<'a> {
         self.state as u32 & (TOTAL - 1)
     }
 
-    /// Takes the interval in which [`RansDecoder::point`] lies. Behind the last word come zeros: whether all was well, the end tells.
+    /// Takes the interval in which [`RansDecoder::point`] lies. Behind the last word come zeros:
+    /// whether all was well, the end tells.
     pub(super) fn take(&mut self, interval: RansInterval) {
         let within = u64::from(self.point() - interval.start);
         let state = u64::from(interval.width) * (self.state >> TOTAL_BITS) + within;

@@ -1,8 +1,9 @@
 //! The sparse form: which elements changed, and by how much.
 //!
-//! Header: the loose bytes; the number of changes; the [`Clock`]; the distribution of the gaps on it; the distributions of the
-//! differences, one for each speed of change. Then, entropy-coded, the gaps (a number, their length in bytes, comes first) and the
-//! differences: two codes, so that a processor can work on both at once.
+//! Header: the loose bytes; the number of changes; the [`Clock`]; the distribution of the gaps on
+//! it; the distributions of the differences, one for each speed of change. Then, entropy-coded, the
+//! gaps (a number, their length in bytes, comes first) and the differences: two codes, so that a
+//! processor can work on both at once.
 
 use super::change_mask::{BLOCK, Changed, blocks};
 use super::change_rates::Clock;
@@ -147,7 +148,8 @@ fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut DeltaReader<'_>) -> Resul
     if when.is_finished() && what.is_finished() { Ok(()) } else { Err(DeltaError::Damaged("its changes")) }
 }
 
-/// How many unchanged elements come first, and the time on the clock, within the window, when the changed one begins.
+/// How many unchanged elements come first, and the time on the clock, within the window, when
+/// the changed one begins.
 fn next_change<E: Element>(
     rest: &[u8],
     clock: &Clock,

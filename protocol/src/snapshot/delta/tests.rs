@@ -62,7 +62,8 @@ proptest! {
     }
 }
 
-/// Found by fuzzing: after an escape the clock stands where the last element ended, and the next change was placed before that.
+/// Found by fuzzing: after an escape the clock stands where the last element ended, and the next
+/// change was placed before that.
 #[test]
 fn a_change_in_the_past_is_refused() {
     let gaps = distributions::Density::read(18, &mut DeltaReader::new(&[0])).unwrap();

@@ -5,7 +5,8 @@ use std::collections::BTreeSet as Set;
 
 const CHUNK: u64 = 16 << 10;
 
-/// Versions 1 (a key frame) to `newest`, newest first; every chunk changes every time, by a delta of `delta` bytes.
+/// Versions 1 (a key frame) to `newest`, newest first; every chunk changes every time, by a
+/// delta of `delta` bytes.
 fn lineage(newest: u64, chunks: u8, delta: u32) -> Vec<Arc<Manifest>> {
     let later = (2..=newest).rev().map(|version| Arc::new(with_deltas(version, chunks, delta)));
     later.chain([Arc::new(manifest(1, chunks))]).collect()
@@ -83,8 +84,8 @@ fn a_chunk_that_rested_is_reached_through_the_version_that_changed_it() {
 }
 
 proptest! {
-    /// Following a recipe gives every chunk of the newest version, from nothing but what is held and what is fetched, never for more bytes than
-    /// fetching whole chunks.
+    /// Following a recipe gives every chunk of the newest version, from nothing but what is held
+    /// and what is fetched, never for more bytes than fetching whole chunks.
     #[test]
     fn a_recipe_can_be_followed(
         versions in 1u64..6,

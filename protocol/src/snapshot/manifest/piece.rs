@@ -17,7 +17,8 @@ pub struct Piece {
     pub length: u64,
 }
 
-/// How a chunk is made from an older one. Travels as an array without field names: there is one for each chunk.
+/// How a chunk is made from an older one. Travels as an array without field names: there is
+/// one for each chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Fields", into = "Fields")]
 pub struct DeltaEntry {

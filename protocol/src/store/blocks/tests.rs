@@ -333,8 +333,8 @@ fn more_pieces_than_open_files_and_memory_are_served() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a crash, another program or a disk has made of a partial file: what is said to be held reads back right, and the piece can be
-    /// completed.
+    /// Whatever a crash, another program or a disk has made of a partial file: what is said to be
+    /// held reads back right, and the piece can be completed.
     #[test]
     fn any_damage_to_a_partial_file_is_survived(
         written in proptest::collection::btree_set(0u32..4, 1..4),

@@ -5,7 +5,8 @@ use crate::snapshot::manifest::{Piece, PieceIndex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
-/// A store, and a manifest whose pieces are all in it: `chunks` chunks and as many deltas, all of them different in each version.
+/// A store, and a manifest whose pieces are all in it: `chunks` chunks and as many deltas, all of
+/// them different in each version.
 fn store() -> (TempDir, ChunkStore) {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(dir.path()).unwrap();

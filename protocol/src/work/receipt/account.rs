@@ -139,14 +139,16 @@ impl Account {
         self.numbers.len()
     }
 
-    /// Looks for numbers from `from` on that are missing, when the whole pile has been added. It is 0 where all receipts were kept.
+    /// Looks for numbers from `from` on that are missing, when the whole pile has been added. It is
+    /// 0 where all receipts were kept.
     pub fn close(&mut self, from: u64) {
         let mut expected = from;
         let mut gaps = Vec::new();
         for number in self.numbers.range(from..).map(|(number, _)| *number) {
             let restarted = number.is_multiple_of(SEQUENCE_STRETCH) && number > expected;
             if number > expected && !restarted {
-                // Behind a loss of the learner's database counting began anew, and only what follows is a gap.
+                // Behind a loss of the learner's database counting began anew, and only what
+                // follows is a gap.
                 gaps.push(expected.max(number / SEQUENCE_STRETCH * SEQUENCE_STRETCH)..number);
             }
             // Behind the last number there is none.

@@ -19,8 +19,8 @@ const MAX_COUNTER_BYTES: usize = 4096;
 /// A group that has no more than this is not looked at closer before its next run.
 const LITTLE_MEMORY: u64 = 2 << 20;
 
-/// How long the next run waits for the memory of the last one. The kernel frees a tmpfs some time after its last user is
-/// gone, within milliseconds when the machine is idle.
+/// How long the next run waits for the memory of the last one. The kernel frees a tmpfs some time
+/// after its last user is gone, within milliseconds when the machine is idle.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Groups are told apart by the process and this count.
@@ -30,7 +30,8 @@ static GROUPS: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub(super) struct ControlGroup {
     version: Version,
-    /// Where memory, processes and processor time are limited and counted; of version 2 all the same directory.
+    /// Where memory, processes and processor time are limited and counted; of version 2
+    /// all the same directory.
     memory: PathBuf,
     pids: PathBuf,
     cpu: PathBuf,
@@ -94,7 +95,8 @@ impl ControlGroup {
     pub(super) fn describe(&self, setup: &mut ZygoteSetup) {
         let dirs = self.dirs();
         match self.version {
-            // `tasks`, not `cgroup.procs`: a thread that moves itself needs not wait for all processes of the system.
+            // `tasks`, not `cgroup.procs`: a thread that moves itself needs not wait for all
+            // processes of the system.
             Version::V1 => setup.join = dirs.iter().map(|dir| dir.join("tasks")).collect(),
             Version::V2 => setup.born_in = Some(self.memory.clone()),
         }
@@ -130,7 +132,8 @@ impl ControlGroup {
             if used <= LITTLE_MEMORY || started.elapsed() > SETTLE {
                 return Ok(());
             }
-            // What is left else is a cache of the host's files, which the kernel drops when it needs the room.
+            // What is left else is a cache of the host's files, which the kernel drops when
+            // it needs the room.
             let files = field(&fs::read_to_string(self.memory.join("memory.stat"))?, "shmem")?;
             if files == 0 {
                 return Ok(());
@@ -224,7 +227,8 @@ pub(super) fn remove(groups: &[PathBuf]) {
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
     for group in groups {
-        // In version 1, what its runs were the first to read would keep a removed group in the kernel's memory.
+        // In version 1, what its runs were the first to read would keep a removed group
+        // in the kernel's memory.
         if let Ok(force_empty) = File::options().write(true).open(group.join("memory.force_empty")) {
             rustix::io::write(force_empty, b"0").ok();
         }

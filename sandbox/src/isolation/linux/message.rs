@@ -84,7 +84,8 @@ pub(super) enum ZygoteCommand {
     Kill,
 }
 
-/// What the host hears: from the zygote, from the first process of a run, or from the program before it is one.
+/// What the host hears: from the zygote, from the first process of a run, or from the program
+/// before it is one.
 #[derive(Debug)]
 pub(super) enum ZygoteReply {
     /// The zygote can run programs; whether they have a `/proc`.

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The most processes looked at; a run may have fewer.
 const MAX_PROCESSES: usize = 4096;
 
-/// Processor time of a process and all below it, as far as they live or were waited for. Processes that ended without
-/// anybody waiting are not counted, which only the wall clock bounds.
+/// Processor time of a process and all below it, as far as they live or were waited for. Processes
+/// that ended without anybody waiting are not counted, which only the wall clock bounds.
 pub(super) fn cpu(root: u32) -> Duration {
     let mut ticks = 0;
     let mut open = vec![root];
@@ -30,8 +30,8 @@ pub(super) fn cpu(root: u32) -> Duration {
     Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second().max(1) as u32
 }
 
-/// The sum of user and system time, own and of children that were waited for. The name may hold anything, so that fields
-/// are counted from its last parenthesis.
+/// The sum of user and system time, own and of children that were waited for. The name may hold
+/// anything, so that fields are counted from its last parenthesis.
 fn ticks_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let times = fields.split(' ').skip(11).take(4);

@@ -1,11 +1,12 @@
 //! The zygote: a small process of its own, out of which runs are forked.
 //!
-//! A host may have many threads and gigabytes of weights. To fork from it would be slow, and between `fork` and
-//! `exec` almost nothing is allowed there. So the host starts its own executable a second time; a constructor, which
-//! runs before `main`, finds the mark in the environment and becomes the zygote instead. The zygote has one thread and
-//! nothing of the host's memory. It prepares once what runs share (a network namespace without any interface, the
-//! read-only root, the compiled filter of system calls), then forks one run after the other. Two runs at once have two
-//! zygotes.
+//! A host may have many threads and gigabytes of weights. To fork from it would be slow, and
+//! between `fork` and `exec` almost nothing is allowed there. So the host starts its own
+//! executable a second time; a constructor, which runs before `main`, finds the mark in the
+//! environment and becomes the zygote instead. The zygote has one thread and nothing of the
+//! host's memory. It prepares once what runs share (a network namespace without any interface,
+//! the read-only root, the compiled filter of system calls), then forks one run after the other.
+//! Two runs at once have two zygotes.
 
 mod confine;
 mod filter;
@@ -47,7 +48,8 @@ static START: extern "C" fn() = start;
 
 /// Whether the constructor is part of this executable. To ask for it makes the linker keep it.
 pub(super) fn is_linked() -> bool {
-    // SAFETY: START is a static that is always there; the volatile read only keeps it from being optimised away.
+    // SAFETY: START is a static that is always there; the volatile read only keeps it
+    // from being optimised away.
     let start = unsafe { std::ptr::read_volatile(&raw const START) };
     start as usize != 0
 }
@@ -214,8 +216,8 @@ fn fork_into(
         args.flags |= INTO_GROUP;
         args.cgroup = group.as_raw_fd() as u64;
     }
-    // SAFETY: without CLONE_VM this is a fork: the child goes on with a copy of this stack. The structure and the place
-    // for the handle outlive the call.
+    // SAFETY: without CLONE_VM this is a fork: the child goes on with a copy of this stack. The
+    // structure and the place for the handle outlive the call.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
     match pid {
         -1 => Err(io::Error::last_os_error()),
@@ -231,8 +233,9 @@ fn unshare(namespaces: libc::c_int) -> io::Result<()> {
     if unsafe { libc::unshare(namespaces) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gains all capabilities over namespaces of our own, which an ordinary user lacks. Mounts are copied: changes to the
-/// copy stay in it. The user's further groups cannot be given up here; what the root shows is all that they could open.
+/// Gains all capabilities over namespaces of our own, which an ordinary user lacks. Mounts are
+/// copied: changes to the copy stay in it. The user's further groups cannot be given up here; what
+/// the root shows is all that they could open.
 fn enter_user_namespace(user: u32) -> Result<(), StageFailure> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     unshare(libc::CLONE_NEWUSER).at(Stage::UserNamespace)?;

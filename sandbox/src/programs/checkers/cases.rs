@@ -95,8 +95,9 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// Reads the case of this number, up to the next `Case`. `open` says whether its own `Case` was read with the case
-    /// before; it stays set, so once a `Case` ended a case, none is asked for again.
+    /// Reads the case of this number, up to the next `Case`. `open` says whether its own
+    /// `Case` was read with the case before; it stays set, so once a `Case` ended a case,
+    /// none is asked for again.
     fn read(
         stream: &mut FileStream<'a>,
         number: usize,

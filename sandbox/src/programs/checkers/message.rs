@@ -46,8 +46,8 @@ pub(super) fn list<T: Display>(items: impl Iterator<Item = T>, count: usize, lea
     text.trim_end().to_owned()
 }
 
-/// A message as it is printed: without blanks around it, and with the one pair of reserved brackets turned into round ones.
-/// A message gets such a pair from what it quotes only.
+/// A message as it is printed: without blanks around it, and with the one pair of reserved brackets
+/// turned into round ones. A message gets such a pair from what it quotes only.
 pub(super) fn printable(message: &str) -> String {
     let message = message.trim_matches(is_blank_char);
     let only = |bracket: char| {

@@ -20,8 +20,9 @@ const EXACT_EXPONENT_DIGITS: usize = 5;
 /// Beyond this decimal exponent of its first digit a double is infinite, and below its negative it is zero.
 const EXTREME_EXPONENT: i64 = 400;
 
-/// The double nearest to the decimal number `token`, as C's `scanf` reads it: signs, a bare point on one side and an exponent
-/// without digits are allowed, hexadecimal forms and words (`inf`, `nan`) are not. Infinite beyond the range.
+/// The double nearest to the decimal number `token`, as C's `scanf` reads it: signs, a bare point
+/// on one side and an exponent without digits are allowed, hexadecimal forms and words (`inf`,
+/// `nan`) are not. Infinite beyond the range.
 pub(super) fn real(token: &[u8]) -> Option<f64> {
     let text = str::from_utf8(token).ok()?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -45,7 +46,8 @@ pub(super) fn real(token: &[u8]) -> Option<f64> {
     Some(sign * magnitude)
 }
 
-/// A number without sign whose exponent may be far from the range of a double, with digits that bring it back.
+/// A number without sign whose exponent may be far from the range of a double, with digits
+/// that bring it back.
 fn far_real(whole: &str, fraction: &str, exponent: &str) -> Option<f64> {
     let digits = || whole.chars().chain(fraction.chars());
     let Some(zeros) = digits().position(|digit| digit != '0') else { return Some(0.0) };

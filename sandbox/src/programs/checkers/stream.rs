@@ -136,8 +136,8 @@ impl<'a> FileStream<'a> {
 
     /// The bytes up to the end of the line, which is skipped; none at the end of the file.
     ///
-    /// A line ends with LF or CR LF. Any other CR is dropped, and the byte after it is taken as it comes, even if it is a CR
-    /// too; where the file ends instead, [`END_OF_FILE`] is taken.
+    /// A line ends with LF or CR LF. Any other CR is dropped, and the byte after it is taken as it
+    /// comes, even if it is a CR too; where the file ends instead, [`END_OF_FILE`] is taken.
     pub(super) fn line(&mut self) -> Cow<'a, [u8]> {
         let length = self.rest.iter().take_while(|byte| **byte != LF).count();
         let (line, rest) = self.rest.split_at(length);

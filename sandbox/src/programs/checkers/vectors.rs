@@ -1,7 +1,8 @@
 //! Checks the checkers against recorded verdicts of testlib's programs (one JSON object a line).
 //!
-//! A line carries `checker`, `output`, `answer`, perhaps `input`, and what the program made of them: `exit_code`, `verdict`
-//! and `message`. A line for a checker that does not exist here disagrees.
+//! A line carries `checker`, `output`, `answer`, perhaps `input`, and what the program
+//! made of them: `exit_code`, `verdict` and `message`. A line for a checker that does
+//! not exist here disagrees.
 
 use std::path::Path;
 

@@ -18,7 +18,8 @@ pub enum CheckerVerdict {
     /// The output has not the form that was asked for, ends too early or goes on too long.
     #[serde(rename = "pe")]
     PresentationError,
-    /// The jury's answer is malformed, or the checker broke. Says nothing about the output and is never scored.
+    /// The jury's answer is malformed, or the checker broke. Says nothing about the output
+    /// and is never scored.
     #[serde(rename = "fail")]
     Fail,
     /// The output is worth the points that open the message. Only of an author's checker program.
@@ -27,8 +28,9 @@ pub enum CheckerVerdict {
 }
 
 impl CheckerVerdict {
-    /// The verdict of a checker program that ended with this code. Codes 4 and 8 are testlib's for unread output and for
-    /// output that ends too early, where it was built to tell them apart. Any other code is a broken checker.
+    /// The verdict of a checker program that ended with this code. Codes 4 and 8 are testlib's for
+    /// unread output and for output that ends too early, where it was built to tell them apart. Any
+    /// other code is a broken checker.
     #[must_use]
     pub fn from_exit_code(code: i32) -> Self {
         match code {

@@ -14,7 +14,8 @@ use crate::programs::judge::Judge;
 use crate::programs::program::{Given, MAX_SOURCE_BYTES};
 use crate::programs::verdict::{ProgramVerdict, TestReport};
 
-/// Times that the checks of one program are begun. One is enough unless they ask for what depends on outcomes.
+/// Times that the checks of one program are begun. One is enough unless they ask for
+/// what depends on outcomes.
 pub const MAX_ROUNDS: usize = 16;
 
 /// Operations that the checks of one task may ask for.
@@ -76,8 +77,9 @@ pub struct Exam {
     task: FunctionTask,
     /// What the checks draw random numbers from: the same on every node.
     seed: u32,
-    /// What the checks ask for before anything depends on an outcome, encoded: the same of every program. What they ask
-    /// after it holds outcomes, and a judged program, which sees its operations, is shown no other's than its own.
+    /// What the checks ask for before anything depends on an outcome, encoded: the same of every
+    /// program. What they ask after it holds outcomes, and a judged program, which sees its
+    /// operations, is shown no other's than its own.
     operations: Vec<Vec<u8>>,
 }
 
@@ -99,8 +101,8 @@ impl Round {
 }
 
 impl Exam {
-    /// Records what the checks ask for, and tries them on the reference. It is run on our own account: what then
-    /// happens otherwise is the judged program's doing.
+    /// Records what the checks ask for, and tries them on the reference. It is run on our own
+    /// account: what then happens otherwise is the judged program's doing.
     ///
     /// # Errors
     /// When the task judges nothing, is broken, or could not be tried.
@@ -152,12 +154,12 @@ impl Exam {
         }
     }
 
-    /// Performs and examines until every check is decided. What decides a check first counts: later rounds are for the
-    /// others, and a program that draws lots has one draw for each check.
+    /// Performs and examines until every check is decided. What decides a check first counts: later
+    /// rounds are for the others, and a program that draws lots has one draw for each check.
     ///
-    /// The checks have ended well by themselves, with guesses: what keeps them from it now is what `source` returned.
-    /// That has a verdict like anything else, or programs could choose to have none. Should it be the reference, then
-    /// its author learns of it.
+    /// The checks have ended well by themselves, with guesses: what keeps them from it now is what
+    /// `source` returned. That has a verdict like anything else, or programs could choose to have
+    /// none. Should it be the reference, then its author learns of it.
     fn rounds(&self, harness: &Harness, source: &str, within: Duration) -> Vec<TestReport> {
         let begun = Instant::now();
         let mut operations = self.operations.clone();

@@ -32,7 +32,8 @@ impl Exams {
     /// As [`Exam::prepare`]. A task that failed is not kept, and is prepared again
     /// at the next call.
     pub fn get(&self, task: &FunctionTask) -> Result<Arc<Exam>, ExamError> {
-        // Twice the texts leave room for what stands between them. What is larger is refused when it is prepared.
+        // Twice the texts leave room for what stands between them. What is larger is refused
+        // when it is prepared.
         let Ok(bytes) = codec::encode(task, 2 * MAX_TASK_BYTES) else {
             return Exam::prepare(&self.judge, task.clone()).map(Arc::new);
         };

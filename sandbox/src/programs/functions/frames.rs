@@ -3,8 +3,8 @@
 /// Digits of a frame's length; a channel holds fewer bytes than they can say.
 const MAX_DIGITS: usize = 9;
 
-/// The whole frames that `channel` begins with. A judged program may have written anything there: reading ends where
-/// it is no frame.
+/// The whole frames that `channel` begins with. A judged program may have written anything there:
+/// reading ends where it is no frame.
 pub(crate) fn read(channel: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = channel;
     std::iter::from_fn(move || {

@@ -8,14 +8,16 @@ pub const MAX_TASK_BYTES: usize = 1 << 20;
 /// Checks of one task.
 pub const MAX_CHECKS: usize = 1024;
 
-/// Functions that are to be written, by their author. All texts are Python and trusted to tell right from wrong,
-/// though not to be harmless.
+/// Functions that are to be written, by their author. All texts are Python and trusted to tell
+/// right from wrong, though not to be harmless.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionTask {
-    /// A program that passes. Its imports, and what else it defines beside the `subjects`, can be used by the checks.
+    /// A program that passes. Its imports, and what else it defines beside the `subjects`, can be
+    /// used by the checks.
     pub reference: String,
-    /// What a judged program has to define; `None` for everything that the reference defines. Other names of a judged
-    /// program are never looked up: it cannot put its own `abs` or `tuple` between a call and its check.
+    /// What a judged program has to define; `None` for everything that the reference defines. Other
+    /// names of a judged program are never looked up: it cannot put its own `abs` or `tuple`
+    /// between a call and its check.
     pub subjects: Option<Vec<String>>,
     /// Run before the checks.
     pub setup: String,
@@ -55,7 +57,8 @@ impl HumanEval {
         self.prompt.clone() + completion
     }
 
-    /// The task. Helpers that the prompt defines are the author's in the checks, whatever a program made of them.
+    /// The task. Helpers that the prompt defines are the author's in the checks, whatever a
+    /// program made of them.
     pub fn task(&self) -> FunctionTask {
         FunctionTask {
             reference: self.program(&self.canonical_solution),

@@ -244,7 +244,8 @@ fn what_is_kept_between_calls_is_kept_in_every_round() {
 #[test]
 fn what_failed_once_is_not_tried_again() {
     let exam = exam("def step(x): return 2 * x", "", &["assert step(1) == 2", "assert step(step(1)) == 4"]);
-    // Answers otherwise when it sees that it is asked again, as one that draws lots would in some of its rounds.
+    // Answers otherwise when it sees that it is asked again, as one that draws lots would in
+    // some of its rounds.
     let again = "import sys\nasked = sys._getframe(1).f_locals['operations']\ndef step(x): return 7 if len(asked) == 2 else 2 * x";
     assert_eq!(verdicts(exam.judge(again)), [WrongAnswer, Accepted]);
 }

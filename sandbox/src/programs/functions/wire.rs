@@ -1,4 +1,5 @@
-//! What is said to the interpreters, in the form that `harness/wire.py` describes. Only the interpreters read values.
+//! What is said to the interpreters, in the form that `harness/wire.py` describes. Only
+//! the interpreters read values.
 
 /// Encodes a string: `s`, its length in bytes, a colon, UTF-8.
 pub(super) fn text(text: &str) -> Vec<u8> {

@@ -64,7 +64,8 @@ fn run(program: &Program, sandbox: &Sandbox, files: [&[u8]; 3]) -> Result<TestRe
     let given = Given { args: &args, files: &files, ..Given::default() };
     let outcome = program.run(sandbox, given, limits).map_err(|report| broken(report.message))?;
     match outcome.end {
-        // Python ends with 1, a checker's "wrong answer", when an exception is not caught or the source is no Python.
+        // Python ends with 1, a checker's "wrong answer", when an exception is not caught or the
+        // source is no Python.
         End::Exited(1) if program.crashed(&outcome) => {
             Err(broken(String::from_utf8_lossy(&outcome.stderr).into_owned()))
         }

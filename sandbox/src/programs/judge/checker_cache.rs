@@ -9,10 +9,12 @@ use hashlink::LruCache;
 use super::super::program::{Program, Submission};
 use super::super::verdict::TestReport;
 
-/// Checkers that are kept at one time, each of at most [`MAX_PROGRAM_BYTES`](super::super::program::MAX_PROGRAM_BYTES).
+/// Checkers that are kept at one time, each of at most
+/// [`MAX_PROGRAM_BYTES`](super::super::program::MAX_PROGRAM_BYTES).
 pub(super) const MAX_BUILT: usize = 16;
 
-/// The checkers that were used last, by language and source: every submission to a problem is checked by the same one.
+/// The checkers that were used last, by language and source: every submission to a problem is
+/// checked by the same one.
 pub(super) struct Built {
     programs: Mutex<LruCache<ContentId, Arc<Program>>>,
 }

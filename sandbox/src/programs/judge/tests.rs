@@ -95,8 +95,8 @@ fn an_early_stop_leaves_the_rest_out() {
 
 #[test]
 fn answers_and_other_runs_are_nowhere_to_be_read() {
-    // All that it can find: files, its environment and arguments, those of the processes that it sees, and its
-    // descriptors.
+    // All that it can find: files, its environment and arguments, those of the processes that it
+    // sees, and its descriptors.
     let source = "
 import os
 def read(path):

@@ -56,7 +56,8 @@ impl Client {
         let stream = UnixStream::connect(path);
         let stream = stream.map_err(|source| ClientError::Connect { path: path.into(), source })?;
         let mut client = Self { stream, languages: Vec::new(), lacks: Vec::new() };
-        // A server that refuses this process may have closed before it is greeted: what counts is what it said.
+        // A server that refuses this process may have closed before it is greeted: what counts
+        // is what it said.
         let greeted = client.send(&ClientCall::Hello { protocol: PROTOCOL.into() });
         match client.receive()? {
             ServerReply::Welcome { languages, lacks } => {

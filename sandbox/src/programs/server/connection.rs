@@ -50,7 +50,8 @@ pub enum ServerReply {
     Report(TestReport),
     /// To `Judge`: all reports were sent.
     Done,
-    /// To anything: it was not done. The connection stays open unless it was the first call, or not a call at all.
+    /// To anything: it was not done. The connection stays open unless it was the first call, or not
+    /// a call at all.
     Refused {
         /// Why, and what to do about it.
         reason: String,

@@ -111,7 +111,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Puts a client at the end of the line whose first waiting request just came; others stand there already.
+    /// Puts a client at the end of the line whose first waiting request just came;
+    /// others stand there already.
     fn line_up(&mut self, id: ClientId) {
         if self.clients.get(&id).is_some_and(|client| client.waiting.len() == 1) {
             self.turns.push_back(id);

@@ -53,7 +53,8 @@ fn what_is_too_much_is_refused_and_what_is_not_heard_ends() {
         options: JudgeOptions::default(),
     };
     assert_eq!(service.submit(ClientId(4), empty).unwrap_err(), RequestRefused::Suite(SuiteError::Empty));
-    // Nobody listens to the first client's reports any longer: its requests give way, and the other's are all made.
+    // Nobody listens to the first client's reports any longer: its requests give way, and the
+    // other's are all made.
     drop(long);
     assert_eq!(other.count(), 40);
     submit(1).unwrap();
@@ -66,7 +67,8 @@ fn a_short_request_does_not_wait_for_a_long_one() {
     let short = service.submit(ClientId(2), echoing(&[("1", "1"); 2])).unwrap();
     assert_eq!(short.count(), 2);
     long.next().unwrap();
-    // What had been reported of the long one when the short one was done is in its channel; it was far from its end.
+    // What had been reported of the long one when the short one was done is in its channel; it was
+    // far from its end.
     drop(service);
     let verdicts = verdicts(long);
     assert_eq!(verdicts.last(), Some(&ProgramVerdict::Internal));

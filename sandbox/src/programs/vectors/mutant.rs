@@ -32,8 +32,8 @@ pub(super) fn mutants(judge: &Judge, task: &FunctionTask, limit: usize) -> Resul
     Ok(mutants.map(|pair| Mutant { change: pair[0].clone(), source: pair[1].clone() }).collect())
 }
 
-/// Whether the checks hold when `source` and they run in one process: the usual way to judge, which is good enough for
-/// programs that nobody has made to deceive.
+/// Whether the checks hold when `source` and they run in one process: the usual way to judge, which
+/// is good enough for programs that nobody has made to deceive.
 ///
 /// # Errors
 /// A report of what ended the process otherwise.

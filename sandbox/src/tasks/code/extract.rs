@@ -5,8 +5,9 @@ use crate::programs::Language;
 /// What opens and closes a block of code.
 const FENCE: &str = "```";
 
-/// The program of a response: the last fenced block whose opening names the language; where there is none, the last whose opening
-/// names nothing; where there is none either, all of it. A block that nothing closes goes to the end.
+/// The program of a response: the last fenced block whose opening names the language; where there
+/// is none, the last whose opening names nothing; where there is none either, all of it. A block
+/// that nothing closes goes to the end.
 pub(super) fn program(response: &str, language: Language) -> &str {
     let (mut named, mut unnamed) = (None, None);
     for (name, block) in blocks(response) {

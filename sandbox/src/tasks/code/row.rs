@@ -201,8 +201,8 @@ impl CodeProblem {
         iter::once(self.language()).chain(checker)
     }
 
-    /// The program that a response makes. One to HumanEval goes on where the prompt ends; where it defines the function itself, only
-    /// what the prompt has before that stays in front of it.
+    /// The program that a response makes. One to HumanEval goes on where the prompt ends; where it
+    /// defines the function itself, only what the prompt has before that stays in front of it.
     pub(super) fn program(&self, response: &str) -> String {
         let said = extract::program(response, self.language());
         match &self.judged {

@@ -18,8 +18,8 @@ pub(crate) const MAX_EXPRESSION_BYTES: usize = 256;
 /// The deepest nesting of parentheses: it bounds the parser's recursion.
 pub(crate) const MAX_NESTING: usize = 16;
 
-/// The most numbers in one expression. With [`MAX_LITERAL_DIGITS`] it keeps every numerator and denominator far
-/// below the limits of `i128`.
+/// The most numbers in one expression. With [`MAX_LITERAL_DIGITS`] it keeps every numerator and
+/// denominator far below the limits of `i128`.
 pub(crate) const MAX_LITERALS: usize = 8;
 
 /// The most digits of one number.

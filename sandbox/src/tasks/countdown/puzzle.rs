@@ -13,8 +13,8 @@ pub(crate) struct Puzzle {
 }
 
 impl Puzzle {
-    /// Draws the numbers, then joins random pairs by random operators until one value is left. Every value on the way
-    /// is an integer within `1..=config.target`.
+    /// Draws the numbers, then joins random pairs by random operators until one value is left.
+    /// Every value on the way is an integer within `1..=config.target`.
     pub(crate) fn draw(config: &CountdownConfig, draws: &mut Draws) -> Self {
         let numbers: Vec<i64> = (0..config.count).map(|_| draws.between(1, config.largest)).collect();
         let mut parts: Vec<Part> = numbers.iter().map(|&number| Part::number(number)).collect();
@@ -70,7 +70,8 @@ enum Join {
 }
 
 impl Join {
-    /// The value of joining two positive integers, `large >= small`; `None` unless it is a positive integer too.
+    /// The value of joining two positive integers, `large >= small`; `None` unless it is
+    /// a positive integer too.
     fn value(self, large: i64, small: i64) -> Option<i64> {
         match self {
             Self::Add => Some(large + small),

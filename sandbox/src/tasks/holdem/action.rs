@@ -22,8 +22,8 @@ pub struct Legal {
     pub can_fold: bool,
     /// What matching the bet costs it, 0 for a check.
     pub call: u64,
-    /// What it may raise its bet of this round to; `None` when it may not raise. An all-in below the usual least raise is
-    /// a range of one.
+    /// What it may raise its bet of this round to; `None` when it may not raise. An all-in below
+    /// the usual least raise is a range of one.
     pub raise_to: Option<RangeInclusive<u64>>,
 }
 

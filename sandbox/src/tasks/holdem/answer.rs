@@ -4,9 +4,10 @@
 //! action: fold | check | call | raise N
 //! ```
 //!
-//! The last line with `action:` counts, so that a model may think before it acts; an answer without one must be just the action.
-//! Case plays no part, `bet` is `raise`, `to` may stand before N, a full stop at the end. N is what the seat's bet of this
-//! round becomes, so an all-in is a raise to the most, or a call.
+//! The last line with `action:` counts, so that a model may think before it acts; an answer without
+//! one must be just the action. Case plays no part, `bet` is `raise`, `to` may stand before N, a
+//! full stop at the end. N is what the seat's bet of this round becomes, so an all-in is a raise to
+//! the most, or a call.
 
 use super::action::{Action, Legal};
 use crate::task::Response;

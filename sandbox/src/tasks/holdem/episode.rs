@@ -1,12 +1,14 @@
 //! Episodes: a policy that answers in text plays hands against opponents (ECHO-2, appendix F.3).
 //!
-//! An episode is a machine without input or output of its own: [`HoldemEpisode::ask`] says whose text is needed and for which
-//! messages, [`HoldemEpisode::answer`] takes it and plays on to the next question. A driver can hold as many as it likes and
-//! generate for all of them together. Seats, cards and the opponents' choices follow from the seed, so the same answers
-//! give the same episode everywhere, and whoever has the answers can compute the reward again.
+//! An episode is a machine without input or output of its own: [`HoldemEpisode::ask`] says whose
+//! text is needed and for which messages, [`HoldemEpisode::answer`] takes it and plays on to the
+//! next question. A driver can hold as many as it likes and generate for all of them together.
+//! Seats, cards and the opponents' choices follow from the seed, so the same answers give the same
+//! episode everywhere, and whoever has the answers can compute the reward again.
 //!
-//! **What a bad answer does.** An answer that is cut, malformed or illegal checks where that is free and folds elsewhere, and the
-//! turn's reward is less by the penalty of the configuration. An opponent's bad answer checks or folds and costs nothing.
+//! **What a bad answer does.** An answer that is cut, malformed or illegal checks where that is
+//! free and folds elsewhere, and the turn's reward is less by the penalty of the configuration. An
+//! opponent's bad answer checks or folds and costs nothing.
 
 mod config;
 mod log;
@@ -47,7 +49,8 @@ pub enum Speaker {
 pub struct Ask {
     /// The policy, or the opponent whose turn it is.
     pub speaker: Speaker,
-    /// What it is shown: to the policy the whole conversation so far, to an opponent the rules and its own view.
+    /// What it is shown: to the policy the whole conversation so far, to an opponent the rules
+    /// and its own view.
     pub messages: Vec<Message>,
 }
 
@@ -60,8 +63,9 @@ pub struct EpisodeOutcome {
     pub penalty: i64,
     /// How many answers were bad.
     pub faults: u32,
-    /// Where the return R = chips - penalty lies between the least and the greatest possible, 0 to 1. Linear in R, so
-    /// advantages that are normalised by their standard deviation are the same for both.
+    /// Where the return R = chips - penalty lies between the least and the greatest possible,
+    /// 0 to 1. Linear in R, so advantages that are normalised by their standard deviation are
+    /// the same for both.
     pub reward: f32,
 }
 
@@ -130,8 +134,9 @@ impl HoldemEpisode {
         Self::against(opponents, config, seed)
     }
 
-    /// Starts the episode of `seed` against `opponents`, who sit after the policy in this order and from the first again when they
-    /// are fewer than the seats. The configuration's own choice plays no part.
+    /// Starts the episode of `seed` against `opponents`, who sit after the policy in this order
+    /// and from the first again when they are fewer than the seats. The configuration's own
+    /// choice plays no part.
     ///
     /// # Errors
     /// When a parameter is out of its range.
@@ -322,8 +327,9 @@ impl HoldemEpisode {
         })
     }
 
-    /// What `adviser` would answer in the place of who is asked, as the text of an action; `None` when the episode is over or
-    /// the adviser is itself a language model. For supervised warm-ups and for tests.
+    /// What `adviser` would answer in the place of who is asked, as the text of an action; `None`
+    /// when the episode is over or the adviser is itself a language model. For supervised
+    /// warm-ups and for tests.
     pub fn advice(&self, adviser: &dyn Opponent, draws: &mut Draws) -> Option<String> {
         let view = self.view()?;
         match adviser.decide(view, draws) {

@@ -1,13 +1,15 @@
 //! Hold'em as a task: an [`episode`](super::episode) whose policy is asked by one conversation.
 //!
-//! The prompt is the first state, each answer of the environment the next one. Two ways to write a state: terse, for small policies,
+//! The prompt is the first state, each answer of the environment the next one. Two ways to write a
+//! state: terse, for small policies,
 //!
 //! ```text
 //! ahkd qsth2c p100 c20 s80 v1 r40-80:
 //! ```
 //!
-//! (cards, board, pot, to call, stack, rivals that still play, what a raise may be to), answered with `fold`, `check`, `call` or
-//! `raise 60`; or the state of ECHO-2's F.3 after the rules, answered with `action: raise 60`.
+//! (cards, board, pot, to call, stack, rivals that still play, what a raise may be to), answered
+//! with `fold`, `check`, `call` or `raise 60`; or the state of ECHO-2's F.3 after the rules,
+//! answered with `action: raise 60`.
 
 use echo_protocol::work::trajectory;
 use echo_protocol::work::trajectory::MetaValue;
@@ -30,9 +32,11 @@ const MARK: &str = "action: ";
 
 /// No-limit hold'em against rule-based opponents.
 ///
-/// r is where the return R, the net profit in chips less the penalties (ECHO-2, eq. 20), lies between the least and the greatest that is
-/// possible. That is linear in R, so advantages that are divided by their group's deviation (eq. 21) are those of R itself. An episode
-/// that was not cut and has R above 0 counts as right. Ω tells of `chips`, `faults` (bad answers) and `private_hand`, one of the 169 kinds of the first hand.
+/// r is where the return R, the net profit in chips less the penalties (ECHO-2, eq. 20), lies
+/// between the least and the greatest that is possible. That is linear in R, so advantages that are
+/// divided by their group's deviation (eq. 21) are those of R itself. An episode that was not cut
+/// and has R above 0 counts as right. Ω tells of `chips`, `faults` (bad answers) and
+/// `private_hand`, one of the 169 kinds of the first hand.
 ///
 /// A turn that is cut ends the conversation: it and all that would have followed are bad answers.
 #[derive(Debug)]

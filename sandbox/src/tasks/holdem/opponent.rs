@@ -25,7 +25,8 @@ pub trait Opponent: Debug + Send + Sync {
     /// The name in logs.
     fn name(&self) -> &'static str;
 
-    /// Decides for the seat to act. An illegal action counts as a check where that is free, and as a fold elsewhere.
+    /// Decides for the seat to act. An illegal action counts as a check where that is free, and
+    /// as a fold elsewhere.
     fn decide(&self, view: &TableView, draws: &mut Draws) -> OpponentChoice;
 }
 
@@ -34,8 +35,8 @@ pub trait Opponent: Debug + Send + Sync {
 pub enum OpponentChoice {
     /// The action, decided at once by rules.
     Act(Action),
-    /// It has to be asked in text: the episode shows its driver the opponent's own view as chat messages, and takes
-    /// the answer in text.
+    /// It has to be asked in text: the episode shows its driver the opponent's own view as chat
+    /// messages, and takes the answer in text.
     Ask,
 }
 

@@ -11,8 +11,8 @@ pub struct Pot {
 
 /// The main pot, then the side pots in the order in which they were formed.
 ///
-/// `paid` is what each seat bet in the whole hand and did not get back; `dead` are chips that belong to the main pot whoever
-/// put them in; `folded` says who cannot win any more.
+/// `paid` is what each seat bet in the whole hand and did not get back; `dead` are chips that
+/// belong to the main pot whoever put them in; `folded` says who cannot win any more.
 pub fn split(paid: &[u64], dead: u64, folded: &[bool]) -> Vec<Pot> {
     let contenders: Vec<usize> = (0..paid.len()).filter(|&seat| !folded[seat]).collect();
     // What only folded seats have put in so high belongs to those who come closest.
@@ -40,8 +40,8 @@ pub fn split(paid: &[u64], dead: u64, folded: &[bool]) -> Vec<Pot> {
     pots
 }
 
-/// What each of `winners`, ascending, gets of `chips`: equal shares, and the odd chips to the first of them, who sits
-/// nearest to the left of the button.
+/// What each of `winners`, ascending, gets of `chips`: equal shares, and the odd chips to the first
+/// of them, who sits nearest to the left of the button.
 pub fn shares(chips: u64, winners: &[usize]) -> impl Iterator<Item = (usize, u64)> {
     let count = winners.len().max(1) as u64;
     let odd = move |position| if position == 0 { chips % count } else { 0 };

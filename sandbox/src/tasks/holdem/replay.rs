@@ -1,8 +1,8 @@
 //! Replays of recorded hands in the notation of the Poker Hand History format (PHH).
 //!
-//! Seats p1 to pn sit from the left of the button. `d dh pN cards` deals a hand, `d db cards` opens cards of the board; `pN f`,
-//! `pN cc` and `pN cbr X` fold, check or call, and bet or raise to X; `pN sm cards` shows and `pN sm` mucks. What follows
-//! a `#` is commentary.
+//! Seats p1 to pn sit from the left of the button. `d dh pN cards` deals a hand, `d db cards` opens
+//! cards of the board; `pN f`, `pN cc` and `pN cbr X` fold, check or call, and bet or raise to X;
+//! `pN sm cards` shows and `pN sm` mucks. What follows a `#` is commentary.
 
 use serde::Deserialize;
 
@@ -151,7 +151,8 @@ impl Entry {
     }
 }
 
-/// The cards of a record: what was dealt, then what was shown. A hand that was mucked or never seen shows nothing.
+/// The cards of a record: what was dealt, then what was shown. A hand that was mucked or
+/// never seen shows nothing.
 fn deal(entries: &[Entry], seats: usize) -> Result<Deal, HandReplayError> {
     let mut holes: Vec<Vec<Option<Card>>> = vec![Vec::new(); seats];
     let mut mucked = vec![false; seats];

@@ -9,8 +9,8 @@ pub const MAX_SEATS: usize = 10;
 /// The most chips of one stack or forced bet: sums over a table stay far from the limits of 64 bits.
 pub const MAX_CHIPS: u64 = 1 << 48;
 
-/// The forced bets, by position: first the seat left of the button, last the button. With two seats the button posts
-/// the first blind, as heads-up rules say.
+/// The forced bets, by position: first the seat left of the button, last the button. With two seats
+/// the button posts the first blind, as heads-up rules say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stakes {
     /// The ante of each position, posted before the blinds.
@@ -19,8 +19,9 @@ pub struct Stakes {
     pub blinds: Vec<u64>,
     /// The smallest bet, and the least that any raise adds: the big blind, as a rule.
     pub min_bet: u64,
-    /// Whether antes are bets: what nobody can match goes back, and a short stack competes for as much of each as its own.
-    /// Otherwise they are dead chips of the main pot, whoever posted them; a big blind that antes for all needs this.
+    /// Whether antes are bets: what nobody can match goes back, and a short stack competes for as
+    /// much of each as its own. Otherwise they are dead chips of the main pot, whoever posted them;
+    /// a big blind that antes for all needs this.
     pub trim_antes: bool,
 }
 

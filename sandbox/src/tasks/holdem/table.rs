@@ -1,14 +1,17 @@
 //! The engine: one hand of no-limit hold'em as a pure state machine.
 //!
-//! Seats are numbered from the left of the button; the last one has the button. The table is given the whole deal at the
-//! start and shows of it what its street shows; it posts, collects, runs the board out and pays by itself, so the only
-//! input is the action of the seat that [`Table::legal`] names.
+//! Seats are numbered from the left of the button; the last one has the button. The table is
+//! given the whole deal at the start and shows of it what its street shows; it posts,
+//! collects, runs the board out and pays by itself, so the only input is the action of the
+//! seat that [`Table::legal`] names.
 //!
-//! Where rule books leave room: the least raise adds the largest bet or raise of the round, at least the least bet. A seat
-//! that has acted may raise again when what it faces is at least the largest bet or raise of the round, and when it is not
-//! just the latest of a run of short all-ins that has not added up to that much. The measure is what was bet in this round,
-//! blinds not counted: where all before have checked or limped, a short all-in is itself the largest bet. A blind that its
-//! poster cannot cover counts in full for everybody who still plays with chips behind.
+//! Where rule books leave room: the least raise adds the largest bet or raise of the round, at
+//! least the least bet. A seat that has acted may raise again when what it faces is at least
+//! the largest bet or raise of the round, and when it is not just the latest of a run of short
+//! all-ins that has not added up to that much. The measure is what was bet in this round,
+//! blinds not counted: where all before have checked or limped, a short all-in is itself the
+//! largest bet. A blind that its poster cannot cover counts in full for everybody who still
+//! plays with chips behind.
 
 mod betting;
 mod event;
@@ -25,8 +28,8 @@ pub use event::{HandEvent, Street};
 /// The cards of a hand, known to the table from its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deal {
-    /// The cards of each seat. `None` for a seat that does not show at the showdown: it wins there only what no other
-    /// contender shows a hand for.
+    /// The cards of each seat. `None` for a seat that does not show at the showdown: it wins there
+    /// only what no other contender shows a hand for.
     pub holes: Vec<Option<[Card; 2]>>,
     /// The board, as far as it will be run.
     pub board: [Card; 5],
@@ -192,8 +195,8 @@ impl Table {
         self.seats.iter().enumerate().filter(|(_, player)| !player.folded).map(|(seat, _)| seat)
     }
 
-    /// Pays every pot, each split on its own. Hands that win nothing are out before that: pots whose contenders differ only
-    /// in them are one pot, with one odd chip.
+    /// Pays every pot, each split on its own. Hands that win nothing are out before that: pots
+    /// whose contenders differ only in them are one pot, with one odd chip.
     fn pay(&mut self) {
         if self.contenders().count() > 1 {
             let shown = self.contenders().filter_map(|seat| self.deal.holes[seat].map(|cards| (seat, cards)));

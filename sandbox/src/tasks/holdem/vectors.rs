@@ -50,8 +50,9 @@ impl Step {
     }
 }
 
-/// Checks every hand of a file of random play: who acts, whether it may fold, what a call costs, from where to where it may raise,
-/// pot, bets and stacks before every decision, and the final stacks.
+/// Checks every hand of a file of random play: who acts, whether it may fold, what a call
+/// costs, from where to where it may raise, pot, bets and stacks before every decision,
+/// and the final stacks.
 ///
 /// # Errors
 /// When the file cannot be read. A hand that cannot be played is a disagreement.

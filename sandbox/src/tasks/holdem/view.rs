@@ -48,7 +48,8 @@ impl TableView {
         (0..self.stacks.len()).filter(|&seat| seat != self.legal.actor && !self.folded[seat])
     }
 
-    /// The pot odds: which share of the final pot a call would pay, so how often it has to win to be worth its price.
+    /// The pot odds: which share of the final pot a call would pay, so how often it has to win to
+    /// be worth its price.
     pub fn pot_odds(&self) -> f64 {
         let call = self.legal.call;
         if call == 0 { 0.0 } else { call as f64 / (self.pot + call) as f64 }
@@ -67,7 +68,8 @@ fn cards(cards: &[Card]) -> String {
     format!("({})", names.join(", "))
 }
 
-/// s_t of ECHO-2 F.3, in one line and in the characters of the built-in tasks. Seats count from 1, left of the button.
+/// s_t of ECHO-2 F.3, in one line and in the characters of the built-in tasks. Seats count from 1,
+/// left of the button.
 impl fmt::Display for TableView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seat = self.legal.actor;

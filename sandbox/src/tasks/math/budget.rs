@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-/// Steps that reading one text may take, and comparing two: some tens of milliseconds where every step costs the most.
+/// Steps that reading one text may take, and comparing two: some tens of milliseconds where every
+/// step costs the most.
 pub const MAX_STEPS: u32 = 100_000;
 
 /// The steps that are left.
@@ -22,8 +23,8 @@ impl StepBudget {
         left.map(|_| ())
     }
 
-    /// Takes the steps of arithmetic with numbers of `words` machine words together: reducing a fraction takes time in the
-    /// square of its length, and some even where it is short.
+    /// Takes the steps of arithmetic with numbers of `words` machine words together: reducing a
+    /// fraction takes time in the square of its length, and some even where it is short.
     pub(crate) fn charge_words(&self, words: u32) -> Option<()> {
         const SHORT: u32 = 2;
         self.charge(words.saturating_mul(words).saturating_add(SHORT))

@@ -1,4 +1,5 @@
-//! Whether a prediction says what the gold answer says. Not symmetric: the gold answer decides what form is asked for.
+//! Whether a prediction says what the gold answer says. Not symmetric: the gold answer decides what
+//! form is asked for.
 
 mod collection;
 mod identity;
@@ -85,7 +86,8 @@ impl Comparison<'_> {
         self.rounded(gold, prediction) == Some(true) || identity::same(gold, prediction, self.budget)
     }
 
-    /// Where a decimal number is to be compared: whether both sides are the same to the decimals of `MathOptions::precision`.
+    /// Where a decimal number is to be compared: whether both sides are the same to
+    /// the decimals of `MathOptions::precision`.
     fn rounded(&self, gold: &Expr, prediction: &Expr) -> Option<bool> {
         if !is_decimal(gold) && !is_decimal(prediction) {
             return None;
@@ -111,7 +113,8 @@ fn is_decimal(expr: &Expr) -> bool {
     }
 }
 
-/// Texts are variables, and words outside of `\text{}` products of letters: they are the same if they spell the same.
+/// Texts are variables, and words outside of `\text{}` products of letters: they are the same if
+/// they spell the same.
 fn spelled_alike(gold: &Expr, prediction: &Expr) -> bool {
     let letter = |expr: &Expr| match expr {
         Expr::Symbol(symbol) => Some(symbol.name.to_lowercase()),

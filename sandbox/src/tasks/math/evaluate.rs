@@ -27,8 +27,8 @@ pub(crate) enum Value {
     Grid(Grid),
 }
 
-/// Works out `expression`. `None` where it has no value (a division by zero, a variable without one, a set), where a
-/// value would be too large, or where the budget ends.
+/// Works out `expression`. `None` where it has no value (a division by zero, a variable without
+/// one, a set), where a value would be too large, or where the budget ends.
 pub(crate) fn evaluate(expression: &Expr, variables: &VariableValues, budget: &StepBudget) -> Option<Value> {
     budget.charge(1)?;
     let value = |node: &SharedExpr| evaluate(node, variables, budget);
@@ -147,7 +147,8 @@ fn power(base: &Scalar, exponent: &Scalar, budget: &StepBudget) -> Option<Scalar
 fn unknown(name: &str, arguments: &[Scalar], budget: &StepBudget) -> Option<Scalar> {
     /// A prime: values beyond a million rarely meet.
     const VALUES: u64 = 1_000_003;
-    /// What it costs to write an argument down, and how many bytes of a name cost a step. Long numbers cost more.
+    /// What it costs to write an argument down, and how many bytes of a name cost a step.
+    /// Long numbers cost more.
     const STEPS_PER_ARGUMENT: u32 = 4;
     const BYTES_PER_STEP: usize = 32;
     budget.charge((name.len() / BYTES_PER_STEP) as u32)?;
@@ -160,7 +161,8 @@ fn unknown(name: &str, arguments: &[Scalar], budget: &StepBudget) -> Option<Scal
         call += &match argument {
             Scalar::Exact(exact) => format!(",{exact}"),
             Scalar::Infinite { negative } => format!(",{negative}"),
-            // Nine digits: what was computed on two ways differs in the last ones. Adding 0 makes -0 and 0 the same.
+            // Nine digits: what was computed on two ways differs in the last ones. Adding 0 makes
+            // -0 and 0 the same.
             Scalar::Approx(approx) => format!(",{:.9e},{:.9e}", approx.value.re + 0.0, approx.value.im + 0.0),
         };
     }

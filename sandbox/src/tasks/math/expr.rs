@@ -43,7 +43,8 @@ pub(crate) enum Expr {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Number {
     pub(crate) value: Rational,
-    /// Whether it was written with a decimal point: then only the decimals of `MathOptions::precision` are compared.
+    /// Whether it was written with a decimal point: then only the decimals
+    /// of `MathOptions::precision` are compared.
     pub(crate) decimal: bool,
 }
 
@@ -223,8 +224,8 @@ impl Expr {
         }
     }
 
-    /// What stands side by side: a product, whose last factors may be a mixed number such as `2 \frac{1}{2}`. `None`
-    /// where nothing does, or where the budget ends.
+    /// What stands side by side: a product, whose last factors may be a mixed number such as
+    /// `2 \frac{1}{2}`. `None` where nothing does, or where the budget ends.
     pub(crate) fn juxtaposed(mut row: Vec<SharedExpr>, budget: &StepBudget) -> Option<SharedExpr> {
         let mut last = row.pop()?;
         while let Some((whole, part)) = row.last().and_then(|node| node.as_exact()).zip(last.as_exact())

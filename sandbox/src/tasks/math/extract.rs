@@ -1,7 +1,8 @@
 //! Where in a text the answer stands: ways to announce an answer, from the most to the least certain.
 //!
-//! Of the ways with the same certainty the match that ends last is tried first, and the first that can be read is the
-//! answer. What was found first is kept as text too: two texts that are the same are the same answer, read or not.
+//! Of the ways with the same certainty the match that ends last is tried first, and the first that
+//! can be read is the answer. What was found first is kept as text too: two texts that are the same
+//! are the same answer, read or not.
 
 mod choice;
 mod environment;
@@ -29,7 +30,8 @@ const STEPS_PER_BYTE: u32 = 4;
 /// How far after "answer" the answer may begin, in characters.
 const AFTER_ANSWER: usize = 50;
 
-/// How far after "final answer" its "is" may stand, and after "answer" the equals sign before a number, in characters.
+/// How far after "final answer" its "is" may stand, and after "answer" the equals sign before
+/// a number, in characters.
 const AFTER_FINAL_ANSWER: usize = 100;
 
 /// The certainties, from high to low; smaller numbers count first.
@@ -223,8 +225,9 @@ fn skip_space(text: &str, at: usize) -> usize {
     text.len() - text[at..].trim_start().len()
 }
 
-/// Tries `target` after every occurrence of an announcement, as a search that never goes back over what it found.
-/// `gap_ends` gives the places where the target may begin, in the order in which they are tried.
+/// Tries `target` after every occurrence of an announcement, as a search that never goes back
+/// over what it found. `gap_ends` gives the places where the target may begin, in the order in
+/// which they are tried.
 fn announced<'a>(
     text: &str,
     announcement: &str,
@@ -245,7 +248,8 @@ fn announced<'a>(
     }
 }
 
-/// The places from `at` on, up to `most` characters later, in order; `lines` says whether line ends are passed.
+/// The places from `at` on, up to `most` characters later, in order; `lines` says whether
+/// line ends are passed.
 fn within(text: &str, at: usize, most: usize, lines: bool) -> Vec<usize> {
     let mut places = vec![at];
     for (offset, c) in text[at..].char_indices().take(most) {
@@ -257,7 +261,8 @@ fn within(text: &str, at: usize, most: usize, lines: bool) -> Vec<usize> {
     places
 }
 
-/// The places after "final answer" where what it is may begin: after "is", a colon, and some of the white space.
+/// The places after "final answer" where what it is may begin: after "is", a colon, and some
+/// of the white space.
 fn after_is(text: &str, at: usize, lines: bool) -> Vec<usize> {
     let mut places = Vec::new();
     for gap in within(text, at, AFTER_FINAL_ANSWER, lines) {

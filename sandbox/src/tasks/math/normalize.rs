@@ -1,5 +1,5 @@
-//! What is done to a formula before it is parsed: notations that mean the same are made the same, units and decoration
-//! go, and arguments without braces get them.
+//! What is done to a formula before it is parsed: notations that mean the same are made the same,
+//! units and decoration go, and arguments without braces get them.
 
 mod arguments;
 pub(crate) mod boxed;

@@ -26,7 +26,8 @@ pub(crate) fn words(number: &Rational) -> u32 {
     u32::try_from(bits(number) / 64).unwrap_or(u32::MAX)
 }
 
-/// The remainder of `left` by `right`, of the sign of `right`, unless it would be too large; `right` is not 0.
+/// The remainder of `left` by `right`, of the sign of `right`, unless it would be too large;
+/// `right` is not 0.
 pub(crate) fn modulo(left: &Rational, right: &Rational) -> Option<Rational> {
     Some(left - right * (left / right).floor()).filter(|rest| bits(rest) <= MAX_NUMBER_BITS)
 }

@@ -10,8 +10,8 @@
 //! power     = unit { "^" (atom | "{" sum "}") } { "!" | transpose | degree }
 //! ```
 //!
-//! Alternatives are tried in order. Sums and elements are remembered by where they start, so that nesting costs no more
-//! than its length; the budget and [`MAX_DEPTH`] bound the rest.
+//! Alternatives are tried in order. Sums and elements are remembered by where they start, so that
+//! nesting costs no more than its length; the budget and [`MAX_DEPTH`] bound the rest.
 
 mod expression;
 mod function;

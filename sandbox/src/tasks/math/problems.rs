@@ -1,7 +1,7 @@
 //! `math`: word problems of a data set, with answers that are judged as mathematics and not as text.
 //!
-//! A row is `{"question", "answer"}`, where the answer stands after `#### ` when it is shown with its way (as in GSM8K), or
-//! `{"problem", "answer", "solution"}` (as in MATH).
+//! A row is `{"question", "answer"}`, where the answer stands after `#### ` when it is shown with
+//! its way (as in GSM8K), or `{"problem", "answer", "solution"}` (as in MATH).
 
 use std::collections::BTreeSet;
 

@@ -128,7 +128,8 @@ pub(crate) enum TokenKind {
     Other,
 }
 
-/// Splits a formula. `None` where a piece of it is no token, or where it is longer than [`MAX_FORMULA_BYTES`].
+/// Splits a formula. `None` where a piece of it is no token, or where it is longer than
+/// [`MAX_FORMULA_BYTES`].
 pub(crate) fn tokens(formula: &str) -> Option<Vec<Token<'_>>> {
     if formula.len() > MAX_FORMULA_BYTES {
         return None;

@@ -1,8 +1,9 @@
 //! Checks judgements against recorded ones (one JSON object a line).
 //!
-//! Three forms of lines are known: `gold`, `pred`, `expected` and `opts` as the reference checker's tests have them;
-//! GSM8K, with an `answer` that ends in `#### x`; MATH, with `answer` and a `solution` that frames it. Of the last two
-//! the gold answer must be found in the solution and be equal to itself.
+//! Three forms of lines are known: `gold`, `pred`, `expected` and `opts` as the reference
+//! checker's tests have them; GSM8K, with an `answer` that ends in `#### x`; MATH, with `answer`
+//! and a `solution` that frames it. Of the last two the gold answer must be found in the solution
+//! and be equal to itself.
 
 use std::path::Path;
 

@@ -53,8 +53,9 @@ fn demonstrated(task: &dyn Task, seed: TaskSeed) -> (bool, String, String) {
 
 #[test]
 fn prompts_never_change() {
-    // If one of these changes, the prompt derivation version (the context in the protocol's `order`) must change:
-    // learner and volunteers derive prompts apart, and a response to another prompt earns nothing.
+    // If one of these changes, the prompt derivation version (the context in the protocol's
+    // `order`) must change: learner and volunteers derive prompts apart, and a response to
+    // another prompt earns nothing.
     let golden = [
         (spec("chain_sum"), 0, "39+45=", "84"),
         (spec("chain_sum"), 42, "23+91=", "114"),
@@ -131,7 +132,8 @@ fn long_names_are_refused_without_quoting_them() {
     }
 }
 
-/// Task, parameter and default, sorted, as `docs/reference/tasks.md` lists them. A row may be about several tasks.
+/// Task, parameter and default, sorted, as `docs/reference/tasks.md` lists them. A row may
+/// be about several tasks.
 fn documented() -> Vec<(String, String, i64)> {
     let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/tasks.md"));
     let table = page.lines().skip_while(|line| !line.starts_with("| task | parameter |")).skip(2);

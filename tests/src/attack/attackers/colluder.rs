@@ -27,8 +27,8 @@ const PART: u8 = 0xa5;
 /// The pause before one comes back under another key.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Vouches for the groups of all liars, at once and whatever they hold. Every second one denounces those of everybody else; the others
-/// vouch for these too, and are not so easily found.
+/// Vouches for the groups of all liars, at once and whatever they hold. Every second one denounces
+/// those of everybody else; the others vouch for these too, and are not so easily found.
 pub(crate) struct Colluder {
     pub(crate) scene: Arc<Scene>,
     /// Counted from 0. Odd ones denounce the groups of others.

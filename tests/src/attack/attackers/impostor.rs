@@ -22,7 +22,8 @@ const UNHEARD: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(250);
 /// Turns without an order after which it lies about the last one that it had.
 const DRY: u32 = 10;
-/// An order is left to its lease's end after this time, so that no lie is refused for its age instead of what is false about it.
+/// An order is left to its lease's end after this time, so that no lie is refused for its age
+/// instead of what is false about it.
 const HOLD: Duration = Duration::from_secs(5);
 /// One of so many liars delivers honest work first.
 const SLEEPER: usize = 3;
@@ -166,7 +167,8 @@ impl<'a> Mask<'a> {
         means.lie(kind)
     }
 
-    /// Makes sure that there is an order with honest work under the newest policy. False when the learner leases none now.
+    /// Makes sure that there is an order with honest work under the newest policy. False when the
+    /// learner leases none now.
     async fn work(&mut self) -> anyhow::Result<bool> {
         let policy = self.scene.snapshots.newest(self.liar.learner(), self.liar.workload()).await?;
         let held = self.truth.as_ref().filter(|(since, _)| !self.spent && since.elapsed() < HOLD);

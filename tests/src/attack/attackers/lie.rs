@@ -51,7 +51,8 @@ pub(crate) struct Means<'a> {
 }
 
 impl Means<'_> {
-    /// A lie of this kind; none when it would be no lie, because the truth happens to be the same, or when something for it is missing.
+    /// A lie of this kind; none when it would be no lie, because the truth happens to be the same,
+    /// or when something for it is missing.
     pub(crate) fn lie(&self, kind: LieKind) -> anyhow::Result<Option<Lie>> {
         let Truth { order, policy, group } = self.truth;
         let frame = match kind {
@@ -184,8 +185,8 @@ impl Means<'_> {
         self.instead(trajectories)
     }
 
-    /// The first response that earns something, said to earn nothing. Where none does, it is the task's solution: rewards are looked at
-    /// before it is asked how tokens were drawn.
+    /// The first response that earns something, said to earn nothing. Where none does, it is the
+    /// task's solution: rewards are looked at before it is asked how tokens were drawn.
     fn withheld(&self) -> anyhow::Result<Option<Vec<u8>>> {
         let mut trajectories = self.truth.group.trajectories.clone();
         let right = match trajectories.iter().position(|t| t.reward > 0.0) {

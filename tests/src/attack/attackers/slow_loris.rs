@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 
 /// In the secrets of lorises.
 const PART: u8 = 0xa4;
-/// What each holds open: a new stream of groups takes the place of an older one, so there is no use in several.
+/// What each holds open: a new stream of groups takes the place of an older one, so there is
+/// no use in several.
 const STREAMS: [&str; 4] =
     [protocol_names::TRAJECTORIES, protocol_names::CHUNKS, protocol_names::CHUNKS, protocol_names::CHUNKS];
 /// Bytes of the frames that they announce, and the pause between two of these bytes.

@@ -1,4 +1,5 @@
-//! Thousands of orders through a node's own worker and outbox, with newer versions on the way, and what memory becomes of it.
+//! Thousands of orders through a node's own worker and outbox, with newer versions on the way, and
+//! what memory becomes of it.
 
 use super::run_dirs::Home;
 use crate::bench::memory::ProcessMemory;

@@ -34,7 +34,8 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Charters a run of `model` in `precision` whose orders ask for `group_size` responses of `max_new_tokens`, and makes room for a node in `dir`.
+    /// Charters a run of `model` in `precision` whose orders ask for `group_size` responses of
+    /// `max_new_tokens`, and makes room for a node in `dir`.
     pub(super) fn found(
         dir: &Path,
         model: &ModelConfig,

@@ -1,4 +1,5 @@
-//! A newer version is installed while responses are generated under the one before, and takes over between two tokens.
+//! A newer version is installed while responses are generated under the one before, and takes
+//! over between two tokens.
 
 use super::run_dirs::Home;
 use crate::bench::memory::ProcessMemory;
@@ -43,7 +44,8 @@ pub(super) struct Swap {
     pub(super) settled_s: f64,
     /// Tokens that each response had by then.
     tokens: usize,
-    /// The most memory that there was while it was installed and when it had taken over, beyond what there was before, in MB.
+    /// The most memory that there was while it was installed and when it had taken over, beyond
+    /// what there was before, in MB.
     pub(super) growth: ProcessMemory,
     /// The most memory that there was, in MB.
     pub(super) most: ProcessMemory,

@@ -10,7 +10,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The side of PyTorch; its arguments are the type of the weights, where they are put (`cpu`, `cuda`), and tasks.
+/// The side of PyTorch; its arguments are the type of the weights, where they are put
+/// (`cpu`, `cuda`), and tasks.
 pub(crate) const TORCH: &str = include_str!("../../../peers/torch_generate.py");
 
 /// Somebody to race against.
@@ -66,8 +67,8 @@ impl RivalEngine {
         self == Self::Llama
     }
 
-    /// How far its log-prob of a token may be from ours, which computes in `ours`: what rounding to the coarser of the two types does to it,
-    /// and far below the deviation between two models.
+    /// How far its log-prob of a token may be from ours, which computes in `ours`: what rounding to
+    /// the coarser of the two types does to it, and far below the deviation between two models.
     pub(super) fn tolerance(self, ours: Precision) -> f64 {
         match (self, ours) {
             (Self::Candle | Self::TorchF32, Precision::F32) => 1e-3,
@@ -105,8 +106,8 @@ impl RivalEngine {
         command
     }
 
-    /// Whether it can be started at all: nobody should hear of a missing program behind ten minutes of measurements.
-    /// Fails when it cannot, with how to get it.
+    /// Whether it can be started at all: nobody should hear of a missing program behind ten minutes
+    /// of measurements. Fails when it cannot, with how to get it.
     pub(super) fn probe(self, programs: &EnginePrograms) -> anyhow::Result<()> {
         if !self.is_torch() {
             let program = programs.echo_peers();

@@ -1,5 +1,5 @@
-//! What every process of the race is given, and what it reports. `tests/peers/src/task.rs` reads and writes the same, but for what only ours
-//! is told.
+//! What every process of the race is given, and what it reports. `tests/peers/src/task.rs` reads
+//! and writes the same, but for what only ours is told.
 
 use crate::harness::statistics;
 use crate::models::random_weights;

@@ -134,7 +134,8 @@ impl Race<'_> {
             complete_s: fate.complete_s,
         };
         let courses: Vec<DownloadCourse> = seen.fates.living().map(course).collect();
-        // What every node could go on to receive if the rest of its time were spent with the links that are left.
+        // What every node could go on to receive if the rest of its time were spent with the
+        // links that are left.
         let left = FluidBound { capacity_change: None, ..self.bound(&seen.fates, Some((0.0, seen.site))) };
         let capacity =
             self.bound(&seen.fates, Some((0.0, seen.site))).capacity_change.map(|(_, later)| later);

@@ -1,4 +1,5 @@
-//! Who has which link. Hosts are numbered: 0 is the source, 1 to N the nodes, then the liars, and the bootstrap node last.
+//! Who has which link. Hosts are numbered: 0 is the source, 1 to N the nodes, then the liars, and
+//! the bootstrap node last.
 
 use crate::broadcast::options::{Broadcast, Span};
 use crate::harness::netns::HostLink;

@@ -1,5 +1,5 @@
-//! A node that serves rotten groups: it joins like any other, claims to hold every version at once, and answers whatever it is asked for
-//! with noise of the right length.
+//! A node that serves rotten groups: it joins like any other, claims to hold every version at once,
+//! and answers whatever it is asked for with noise of the right length.
 
 use crate::broadcast::site::links::seed_of;
 use crate::harness::liar::{LearnerConnection, enter};

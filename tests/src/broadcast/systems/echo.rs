@@ -1,4 +1,5 @@
-//! Echo itself: a bootstrap node, `echo-learner publish` and nodes that relay, as an operator and volunteers would start them.
+//! Echo itself: a bootstrap node, `echo-learner publish` and nodes that relay, as an operator and
+//! volunteers would start them.
 
 use crate::broadcast::account::SystemAccount;
 use crate::broadcast::options::{Broadcast, RaceMode};
@@ -33,7 +34,8 @@ const CHUNK_BYTES: u64 = 4 << 20;
 const LEAST_CHUNKS: u64 = 16;
 /// The smallest chunks here.
 const SMALLEST_CHUNK: u64 = 64 << 10;
-/// Between the last node's arrival and the publication: nodes that have just started look for peers, and on one machine for processors too.
+/// Between the last node's arrival and the publication: nodes that have just started look for
+/// peers, and on one machine for processors too.
 const SETTLE: &str = "3s";
 /// What the programs log.
 const LOG: &str = "info";

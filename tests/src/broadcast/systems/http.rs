@@ -1,4 +1,5 @@
-//! Plain HTTP from the source to everyone: the star that needs no software of ours. The server is Python's, the clients are curl.
+//! Plain HTTP from the source to everyone: the star that needs no software of ours. The server is
+//! Python's, the clients are curl.
 
 use crate::broadcast::account::SystemAccount;
 use crate::broadcast::policies::Policies;

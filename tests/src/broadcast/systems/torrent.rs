@@ -56,8 +56,9 @@ struct Setup {
 }
 
 impl Torrent {
-    /// Installs libtorrent if need be, makes the torrent, and starts all members; they wait for the publication.
-    /// Fails when libtorrent cannot be installed: what pip said is on the standard error by then.
+    /// Installs libtorrent if need be, makes the torrent, and starts all members; they wait for
+    /// the publication. Fails when libtorrent cannot be installed: what pip said is on the
+    /// standard error by then.
     pub(crate) async fn start(
         words: &[String],
         policies: &Policies,

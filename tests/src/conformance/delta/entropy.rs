@@ -1,9 +1,11 @@
 //! The empirical entropy of an update: what coding it must cost.
 //!
-//! An element's symbol is its difference, new minus old in the order of floats (of the bits, for one-byte elements), 0 when it did not
-//! change. With n_s elements of symbol s among N, the **order-0 entropy** is Σ n_s log2(N / n_s) bits. It treats all elements alike. The
-//! entropy **given the exponent** is the sum of the order-0 entropies of the classes of equal old exponent (for f16 exponent and upper
-//! mantissa): both sides know the old weights, so a coder may go below the order-0 entropy, but hardly below this one.
+//! An element's symbol is its difference, new minus old in the order of floats (of the bits, for
+//! one-byte elements), 0 when it did not change. With n_s elements of symbol s among N, the
+//! **order-0 entropy** is Σ n_s log2(N / n_s) bits. It treats all elements alike. The entropy
+//! **given the exponent** is the sum of the order-0 entropies of the classes of equal old exponent
+//! (for f16 exponent and upper mantissa): both sides know the old weights, so a coder may go below
+//! the order-0 entropy, but hardly below this one.
 
 use echo_protocol::snapshot::delta::Width;
 use std::collections::HashMap;
@@ -21,7 +23,8 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Counts the elements of a chunk; `old` counts as continued by zeros. Elements begin with the chunk, an incomplete last one is left out.
+    /// Counts the elements of a chunk; `old` counts as continued by zeros. Elements begin with the
+    /// chunk, an incomplete last one is left out.
     pub(super) fn add(&mut self, old: &[u8], new: &[u8], width: Width) {
         let bytes = width.bytes();
         let mut unchanged = [0u64; 256];

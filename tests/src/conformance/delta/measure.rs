@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::time::Instant;
 
-/// Every delta is made and applied so many times, and the fastest counts: the machine may have other work to do.
+/// Every delta is made and applied so many times, and the fastest counts: the machine may have
+/// other work to do.
 pub const PASSES: usize = 3;
 
 /// What an update costs.

@@ -1,4 +1,5 @@
-//! The archive itself: tar in zstd, with a window as wide as the programs are long, as they share much of their code.
+//! The archive itself: tar in zstd, with a window as wide as the programs are long, as they share
+//! much of their code.
 
 use anyhow::Context as _;
 use std::fs::File;
@@ -7,7 +8,8 @@ use std::path::Path;
 
 /// The directory that it unpacks to.
 const ROOT: &str = "echo-gpu-kit";
-/// zstd's best that does not need a flag to be unpacked, and the widest window for which that holds (128 MiB).
+/// zstd's best that does not need a flag to be unpacked, and the widest window for which
+/// that holds (128 MiB).
 const LEVEL: i32 = 19;
 const WINDOW_LOG: u32 = 27;
 

@@ -1,9 +1,10 @@
-//! Stand-ins for CUDA's libraries, linked in place of them: a program starts without them, and the program looks for each when it first calls one of
-//! its functions.
+//! Stand-ins for CUDA's libraries, linked in place of them: a program starts without them, and the
+//! program looks for each when it first calls one of its functions.
 //!
-//! Linked as usual, cuBLAS alone would keep the learner from starting on a machine without a card. A stand-in is an object with the names of a
-//! library's functions, each of which jumps through a slot. A slot is filled at the first call: by the function of the library that the
-//! loader finds, or by one that answers with the library's own word for "I am not there".
+//! Linked as usual, cuBLAS alone would keep the learner from starting on a machine without a card.
+//! A stand-in is an object with the names of a library's functions, each of which jumps through a
+//! slot. A slot is filled at the first call: by the function of the library that the loader finds,
+//! or by one that answers with the library's own word for "I am not there".
 
 use super::super::kit::{CUBLAS, CUBLAS_LT, CURAND};
 use super::toolkit::Toolkit;
@@ -40,8 +41,9 @@ const LIBRARIES: [Library; 5] = [
 /// The runtime is small, and looks for the driver by itself.
 const RUNTIME: &str = "libcudart_static.a";
 
-/// Makes the stand-ins in `dir`, where the linker is to look for them. Says whether they are others than before: cargo does not know of them.
-/// Fails when a library of the toolkit, a C compiler or binutils are missing.
+/// Makes the stand-ins in `dir`, where the linker is to look for them. Says whether they are
+/// others than before: cargo does not know of them. Fails when a library of the toolkit, a C
+/// compiler or binutils are missing.
 pub(super) fn make(toolkit: &Toolkit, dir: &Path) -> anyhow::Result<bool> {
     fs::create_dir_all(dir)?;
     let mut changed = false;
@@ -67,7 +69,8 @@ pub(super) fn make(toolkit: &Toolkit, dir: &Path) -> anyhow::Result<bool> {
 }
 
 impl Library {
-    /// The names of its functions: what the toolkit's library defines, or for the driver, which comes with a card, what its header names.
+    /// The names of its functions: what the toolkit's library defines, or for the driver, which
+    /// comes with a card, what its header names.
     fn functions(&self, toolkit: &Toolkit) -> anyhow::Result<BTreeSet<String>> {
         let text = if self.name == "cuda" {
             let header = toolkit.home.join("include/cuda.h");
@@ -86,7 +89,8 @@ impl Library {
         Ok(words.filter(is_function).map(str::to_owned).collect())
     }
 
-    /// C with assembly for x86-64 under the System V convention: whatever a function's arguments are, they pass through untouched.
+    /// C with assembly for x86-64 under the System V convention: whatever a function's arguments
+    /// are, they pass through untouched.
     fn source(&self, functions: &BTreeSet<String>) -> String {
         let Self { name, files, absent, .. } = self;
         let list = |words: &mut dyn Iterator<Item = &str>| {
@@ -153,7 +157,8 @@ fn run(command: &mut Command) -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
-    /// A caller of two functions of a library that is made here, one with arguments in every kind of register and on the stack.
+    /// A caller of two functions of a library that is made here, one with arguments in every kind
+    /// of register and on the stack.
     const CALLER: &str = r#"
         int cuOne(void);
         double cuMany(int a, double b, long c, void *d, int e, int f, int g, double h, int i, int j);

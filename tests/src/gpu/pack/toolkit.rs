@@ -1,4 +1,5 @@
-//! The CUDA compiler, its headers and the names of its libraries' functions: an installed toolkit's, or those of NVIDIA's packages on PyPI.
+//! The CUDA compiler, its headers and the names of its libraries' functions: an installed
+//! toolkit's, or those of NVIDIA's packages on PyPI.
 
 use crate::output::console::Console;
 use crate::suite::setup::wheels;
@@ -38,8 +39,8 @@ pub(super) struct Toolkit {
 }
 
 impl Toolkit {
-    /// The toolkit that `$CUDA_HOME` or the path names, or that lies where its installer puts it; else one that is fetched.
-    /// Fails when none is there and none can be fetched.
+    /// The toolkit that `$CUDA_HOME` or the path names, or that lies where its installer puts it;
+    /// else one that is fetched. Fails when none is there and none can be fetched.
     pub(super) async fn find_or_fetch(console: &Console) -> anyhow::Result<Self> {
         let on_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
             .find(|dir| dir.join("nvcc").is_file())

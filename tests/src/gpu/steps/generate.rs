@@ -1,4 +1,5 @@
-//! How fast a device generates: one response, groups behind a prompt that they share, the prompt itself; `transformers` on the same prompts.
+//! How fast a device generates: one response, groups behind a prompt that they share, the prompt
+//! itself; `transformers` on the same prompts.
 
 use super::card::{CardCeilings, ceilings, learner_device};
 use super::{GpuStepOutcome, StepOptions};
@@ -106,7 +107,8 @@ impl Groups {
         }
     }
 
-    /// What ours uses of what the card can do: bytes that one response has to read, and operations that the prompt takes.
+    /// What ours uses of what the card can do: bytes that one response has to read, and operations
+    /// that the prompt takes.
     fn shares(&self, found: &CardCeilings, outcome: &mut GpuStepOutcome) {
         let Some(ours) = self
             .tasks

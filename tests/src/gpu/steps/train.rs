@@ -1,4 +1,5 @@
-//! How fast the learner trains, beside PyTorch: `echo-learner bench` on the shape of Qwen3-0.6B, and the reference models' gradients on the device.
+//! How fast the learner trains, beside PyTorch: `echo-learner bench` on the shape of Qwen3-0.6B,
+//! and the reference models' gradients on the device.
 
 use super::card::{ceilings, learner_device};
 use super::{GpuStepOutcome, StepOptions};

@@ -1,4 +1,5 @@
-//! A whole network on this machine: the demo's task, with the learner on the card, and a node each on CUDA, wgpu and the processor.
+//! A whole network on this machine: the demo's task, with the learner on the card, and a node each
+//! on CUDA, wgpu and the processor.
 
 use super::{GpuStepOutcome, StepOptions};
 use crate::demo::{self, Demo, DemoFaults, STALENESS_BUDGET};

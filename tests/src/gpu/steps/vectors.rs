@@ -1,5 +1,5 @@
-//! Whether a device's numbers are right: reference models, random prompts against the f32 reference, and draws that one device makes and
-//! another one audits.
+//! Whether a device's numbers are right: reference models, random prompts against the f32
+//! reference, and draws that one device makes and another one audits.
 
 use super::{GpuStepOutcome, StepOptions};
 use crate::gpu::kit;
@@ -16,7 +16,8 @@ use echo_policy::sampling::SamplingParams;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Largest |Δ| of a logit, log-prob or entropy of the reference models in bf16: their logits reach 10, and bf16 rounds to one part in 256.
+/// Largest |Δ| of a logit, log-prob or entropy of the reference models in bf16: their logits reach
+/// 10, and bf16 rounds to one part in 256.
 const BF16_TOLERANCE: f64 = 0.25;
 /// Responses to an order whose responses are audited, and tokens of a response.
 const SAMPLES: u32 = 4;

@@ -1,4 +1,5 @@
-//! The wgpu backend on the card: numbers, and the rates of one group. Software that imitates a card is given less.
+//! The wgpu backend on the card: numbers, and the rates of one group. Software that imitates a
+//! card is given less.
 
 use super::generate::Groups;
 use super::vectors::{self, Amount};

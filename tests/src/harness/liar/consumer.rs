@@ -15,8 +15,8 @@ use tokio::time::timeout;
 /// One that says nothing for this long has nothing more to give.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Asks `parent` for every chunk of a snapshot and returns those that came whole, unverified: all of them, or fewer when the parent
-/// ended the stream, declined, or fell silent.
+/// Asks `parent` for every chunk of a snapshot and returns those that came whole, unverified: all
+/// of them, or fewer when the parent ended the stream, declined, or fell silent.
 ///
 /// # Errors
 /// When there is no stream, or the parent talks nonsense.

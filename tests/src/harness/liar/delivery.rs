@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 const WINDOW: usize = 16;
 
 impl Liar {
-    /// Sends all `frames` over one stream, one every `pace` or as fast as they are answered. Every one has to be accepted.
+    /// Sends all `frames` over one stream, one every `pace` or as fast as they are answered. Every
+    /// one has to be accepted.
     ///
     /// # Errors
     /// When one is not, or there is no answer within [`PATIENCE`].

@@ -71,7 +71,8 @@ impl LearnerConnection {
         }
     }
 
-    /// One heartbeat. It claims that the newest version that the learner has told of is installed: only such nodes get work.
+    /// One heartbeat. It claims that the newest version that the learner has told of is installed:
+    /// only such nodes get work.
     ///
     /// # Errors
     /// When it is not answered.

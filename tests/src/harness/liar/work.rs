@@ -44,7 +44,8 @@ impl Liar {
         }
     }
 
-    /// Every order that the staleness budget has room for: from then on nobody else gets work, and the run stands still.
+    /// Every order that the staleness budget has room for: from then on nobody else gets work, and
+    /// the run stands still.
     ///
     /// # Errors
     /// When the learner has none within [`PATIENCE`].
@@ -94,8 +95,8 @@ impl Liar {
         Ok(leased)
     }
 
-    /// What an honest node might have made of an order under `version`: right answers in the first half of the group, empty ones in the
-    /// other, each with the reward that it earns.
+    /// What an honest node might have made of an order under `version`: right answers in the first
+    /// half of the group, empty ones in the other, each with the reward that it earns.
     ///
     /// # Errors
     /// When the task cannot judge, or the tokenizer cannot spell the answer.
@@ -209,7 +210,8 @@ impl Liar {
         Ok(answer)
     }
 
-    /// Gives the stream up that groups go out on: who was not answered cannot tell the next answer from the one that is missing.
+    /// Gives the stream up that groups go out on: who was not answered cannot tell the next answer
+    /// from the one that is missing.
     pub fn hang_up(&mut self) {
         self.stream = None;
     }

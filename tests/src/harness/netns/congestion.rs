@@ -12,7 +12,8 @@ pub fn congestion() -> Option<String> {
     fs::read_to_string(SETTING).ok().map(|name| name.trim().to_owned())
 }
 
-/// Sets it in the namespace of this thread, for connections that are made from then on. The kernel loads what it has as a module.
+/// Sets it in the namespace of this thread, for connections that are made from then on. The kernel
+/// loads what it has as a module.
 pub(super) fn set(name: &str) -> io::Result<()> {
     fs::write(SETTING, name)
 }

@@ -59,7 +59,8 @@ impl Fabric {
         Ok(Copied { bytes_per_s, share })
     }
 
-    /// What the caps allow between one host and others: the smaller of what one may send and what the others may receive.
+    /// What the caps allow between one host and others: the smaller of what one may send and what
+    /// the others may receive.
     fn allowed(&self, from: usize, to: &[usize]) -> Option<BytesPerSec> {
         let down: Option<u64> = to.iter().map(|host| self.link(*host).down.map(|rate| rate.0)).sum();
         let up = self.link(from).up.map(|rate| rate.0);

@@ -1,4 +1,5 @@
-//! What has passed an interface. A packet that the kernel passes on whole, of up to 64 KiB, is counted with one header.
+//! What has passed an interface. A packet that the kernel passes on whole, of up to 64 KiB, is
+//! counted with one header.
 
 use super::NetnsError;
 use std::fs::File;

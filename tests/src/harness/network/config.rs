@@ -13,7 +13,8 @@ use toml::{Table, Value};
 pub struct NetworkConfig {
     /// The programs to start.
     pub binaries: Binaries,
-    /// Holds everything that the network writes. Used again, it continues identities and data; a run that is founded there already goes on.
+    /// Holds everything that the network writes. Used again, it continues identities and data; a
+    /// run that is founded there already goes on.
     pub dir: PathBuf,
     /// The network's name, in its peer list.
     pub network: String,
@@ -28,7 +29,8 @@ pub struct NetworkConfig {
 /// The learner of a local network.
 #[derive(Clone, Debug, Default)]
 pub struct LearnerConfig {
-    /// The run file, without `[network] listen` and `peers` and without `[run] dir`, which the network fills in.
+    /// The run file, without `[network] listen` and `peers` and without `[run] dir`, which
+    /// the network fills in.
     pub settings: Table,
     /// Environment variables on top of ours.
     pub environment: BTreeMap<String, String>,
@@ -41,7 +43,8 @@ pub struct TestNodeConfig {
     pub name: String,
     /// Threads that it computes with.
     pub threads: usize,
-    /// What it generates on. The processor, unless a card is what is tried: what a network does is not to depend on the machine's.
+    /// What it generates on. The processor, unless a card is what is tried: what a network does is
+    /// not to depend on the machine's.
     pub device: DeviceChoice,
     /// Further arguments of `echo-node run`.
     pub arguments: Vec<String>,

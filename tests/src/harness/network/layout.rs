@@ -50,7 +50,8 @@ impl NetworkLayout {
         self.dir.join("nodes").join(name)
     }
 
-    /// What a volunteer last wrote of itself to `status.json` in its data directory; `None` before the first time.
+    /// What a volunteer last wrote of itself to `status.json` in its data directory; `None`
+    /// before the first time.
     #[must_use]
     pub fn node_status(&self, name: &str) -> Option<serde_json::Value> {
         let text = fs::read(self.node_dir(name).join("status.json")).ok()?;

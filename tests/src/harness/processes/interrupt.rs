@@ -4,8 +4,8 @@ use crate::output::console::Interrupted;
 use anyhow::Context as _;
 use echo_protocol::program::signals::requested;
 
-/// Runs `work` on a new runtime until it is done, or until Ctrl-C or SIGTERM: `work` is then dropped, and with it every
-/// process that it holds.
+/// Runs `work` on a new runtime until it is done, or until Ctrl-C or SIGTERM: `work` is then
+/// dropped, and with it every process that it holds.
 ///
 /// # Errors
 /// [`Interrupted`], or what `work` returns.

@@ -15,7 +15,8 @@ pub struct LiveState {
     pub nodes: Vec<NodeView>,
     /// Median time from publication to installation, in milliseconds.
     pub t_bcast_ms: Option<f64>,
-    /// Trajectories trained on, by staleness in updates: the entry at index 2 counts those that were two updates old.
+    /// Trajectories trained on, by staleness in updates: the entry at index 2 counts those that
+    /// were two updates old.
     pub staleness: Vec<u64>,
 }
 

@@ -29,8 +29,9 @@ enum Row {
     Evaluation { evaluated: u64, held_out_accuracy: f64 },
 }
 
-/// Reads the learner's `metrics.jsonl`. Lines of other kinds, and a last line cut off by a crash, are passed over; of
-/// several rows for one update the last counts, as a learner that resumed repeats what it had not yet saved.
+/// Reads the learner's `metrics.jsonl`. Lines of other kinds, and a last line cut off by a crash,
+/// are passed over; of several rows for one update the last counts, as a learner that resumed
+/// repeats what it had not yet saved.
 ///
 /// # Errors
 /// [`PlotError::Read`], [`PlotError::NoUpdates`] without a row of an update, or

@@ -3,7 +3,8 @@ use echo_learner::telemetry::metrics::UpdateRow;
 use echo_learner::training::evaluation::EvaluationRow;
 use std::fs;
 
-/// What a learner writes: a curve that rises, with noise that is the same each time, and an accuracy every 50 updates.
+/// What a learner writes: a curve that rises, with noise that is the same each time, and an
+/// accuracy every 50 updates.
 fn metrics(updates: u64) -> String {
     let mut text = String::from("{\"event\":\"started\"}\n");
     for update in 1..=updates {

@@ -86,7 +86,8 @@ pub(super) fn arms<'a>(
         for (rate, updates, weights) in &versions.older {
             let policy = versions.policy(weights, precision)?;
             let name = format!("older version, {updates} updates at {rate:e}");
-            // What moves so little at the rate of large models that it is no lie worth telling is not required to be found.
+            // What moves so little at the rate of large models that it is no lie worth telling is
+            // not required to be found.
             let expected = if *rate == RATES[0] { Found } else { Weaker };
             add(expected, name, precision, players::under(policy, tokens))?;
         }

@@ -1,12 +1,14 @@
-//! A response that somebody wrote with the policy's help: every token is drawn as the order says, but for those that are put in their place.
+//! A response that somebody wrote with the policy's help: every token is drawn as the order says,
+//! but for those that are put in their place.
 
 use super::{Claim, Order, params};
 use echo_policy::generation::Policy;
 use echo_policy::generation::backend::{Backend, Feed, MAX_CALL_TOKENS, Want};
 use echo_policy::sampling;
 
-/// Draws a response to `order` token by token. At `place` the most likely other token is put, with the log-probability that it has, and the rest is
-/// drawn behind it: all that an audit can find is the one token.
+/// Draws a response to `order` token by token. At `place` the most likely other token is put,
+/// with the log-probability that it has, and the rest is drawn behind it: all that an audit can
+/// find is the one token.
 pub(super) fn draw_on<B: Backend>(
     policy: &Policy<B>,
     order: &Order,

@@ -3,7 +3,8 @@
 use echo_policy::generation::wgpu::{AdapterChoice, AdapterKind, Gpu, GpuError, GpuOptions, adapters};
 use std::sync::Arc;
 
-/// Opens the best card, or where there is none a software adapter, which runs the same kernels. Else a sentence says what is lacking.
+/// Opens the best card, or where there is none a software adapter, which runs the same kernels.
+/// Else a sentence says what is lacking.
 pub(super) fn open() -> Result<Arc<Gpu>, String> {
     let open = |adapter| Gpu::open(GpuOptions { adapter, ..GpuOptions::default() });
     let opened = open(AdapterChoice::Best).or_else(|error| {

@@ -18,7 +18,8 @@ impl From<Completion> for Claim {
     }
 }
 
-/// Who generates under a policy what was asked. With the newest one this is an honest machine; under another, a cheat that claims it for the newest.
+/// Who generates under a policy what was asked. With the newest one this is an honest machine;
+/// under another, a cheat that claims it for the newest.
 pub(super) fn under<B: Backend + 'static>(policy: Arc<Policy<B>>, tokens: u32) -> AuditPlayer<'static> {
     Box::new(move |orders| {
         let groups = generate(&policy, orders, 1, params(tokens))?;

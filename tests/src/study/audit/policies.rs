@@ -99,8 +99,9 @@ fn imitate(setting: PracticeSetting) -> anyhow::Result<(Practice, Weights, f64)>
 }
 
 impl Versions {
-    /// Trains. What nodes are given as the newest version is where reinforcement ends, at each rate a little way from the older ones: so the newest is
-    /// the start of all courses here, and an older one is where a course has come to. The distance is the same.
+    /// Trains. What nodes are given as the newest version is where reinforcement ends, at each rate
+    /// a little way from the older ones: so the newest is the start of all courses here, and an
+    /// older one is where a course has come to. The distance is the same.
     pub(super) fn train(study: &AuditStudy, console: &Console) -> anyhow::Result<Self> {
         let (practice, start, accuracy) = imitate(setting(study.seed, 128, 4, study.tokens))?;
         console
@@ -148,8 +149,9 @@ impl Versions {
         Ok(Arc::new(Policy::load_as(1, self.practice.model(), weights, precision)?))
     }
 
-    /// The newest version as a machine computes it that adds in another order: every norm is off by as much as a sum of a thousand numbers may be,
-    /// a relative 1e-6. What follows is rounded otherwise now and then.
+    /// The newest version as a machine computes it that adds in another order: every norm is off by
+    /// as much as a sum of a thousand numbers may be, a relative 1e-6. What follows is rounded
+    /// otherwise now and then.
     pub(super) fn elsewhere(&self, precision: Precision) -> anyhow::Result<Arc<Policy>> {
         let mut numbers = 0..;
         let mut jitter = |value: f32| {

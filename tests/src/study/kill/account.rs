@@ -1,5 +1,5 @@
-//! What became of everything that the learner acknowledged, as its own database and metrics tell; and whether it was fresh enough, as the
-//! tape tells.
+//! What became of everything that the learner acknowledged, as its own database and metrics tell;
+//! and whether it was fresh enough, as the tape tells.
 
 use super::player::KillPlayer;
 use anyhow::Context as _;
@@ -24,7 +24,8 @@ pub(super) struct RunAccount {
     pub(super) dropped: BTreeMap<&'static str, u64>,
     /// Acknowledged groups that were neither trained on nor dropped.
     pub(super) lost: Vec<OrderCounter>,
-    /// Updates that do not have exactly B groups of their own: a group that was trained on in two updates is missing in one.
+    /// Updates that do not have exactly B groups of their own: a group that was trained on in two
+    /// updates is missing in one.
     pub(super) uneven: Vec<u64>,
     /// Trained on more than S updates after the version that made them on the tape, or before it.
     pub(super) outside_s: Vec<OrderCounter>,
@@ -49,7 +50,8 @@ pub(super) fn of(dir: &RunDir, player: &KillPlayer, config: &RunConfig) -> anyho
     let (mut trained, mut dropped, mut lost, mut outside_s) = (0, BTreeMap::new(), Vec::new(), Vec::new());
     for counter in &acknowledged {
         match buffer.status(*counter)? {
-            // The batches since the oldest checkpoint are kept: the run is over, and all its updates were made.
+            // The batches since the oldest checkpoint are kept: the run is over, and all
+            // its updates were made.
             Some(OrderStatus::Trained { update } | OrderStatus::Batched { update })
                 if update.0 < config.run.updates =>
             {
@@ -94,8 +96,9 @@ pub(super) fn of(dir: &RunDir, player: &KillPlayer, config: &RunConfig) -> anyho
     })
 }
 
-/// What the learner answers for: all that it said it has, and the group whose answer was lost if it is in the database nevertheless. A
-/// learner that is killed between its flush and its answer at the very end of a run never gets to say so.
+/// What the learner answers for: all that it said it has, and the group whose answer was lost if it
+/// is in the database nevertheless. A learner that is killed between its flush and its answer at
+/// the very end of a run never gets to say so.
 fn kept(
     acknowledged: &BTreeSet<OrderCounter>,
     unanswered: Option<OrderCounter>,

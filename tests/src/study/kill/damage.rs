@@ -10,8 +10,9 @@ const WEIGHTS: &str = "model.safetensors";
 /// What is written last: with it there is a checkpoint.
 const STATE: &str = "state.json";
 
-/// Damages the newest checkpoint of a run of `updates` updates that nobody works on, and says which that is. Leaves everything as it is and
-/// says `None` where there is no other to fall back on, and where the run is over: its last checkpoint is what is compared.
+/// Damages the newest checkpoint of a run of `updates` updates that nobody works on, and says which
+/// that is. Leaves everything as it is and says `None` where there is no other to fall back on, and
+/// where the run is over: its last checkpoint is what is compared.
 pub(super) fn newest(dir: &RunDir, updates: u64) -> anyhow::Result<Option<u64>> {
     let versions = versions(dir)?;
     let Some(newest) = versions.last().copied().filter(|newest| versions.len() > 1 && *newest < updates)
@@ -20,7 +21,8 @@ pub(super) fn newest(dir: &RunDir, updates: u64) -> anyhow::Result<Option<u64>> 
     };
     let path = dir.checkpoints().join(format!("{newest:012}")).join(WEIGHTS);
     let mut bytes = fs::read(&path).with_context(|| path.display().to_string())?;
-    // The last byte belongs to a number: a learner that did not look at hashes would go on from a slightly different policy.
+    // The last byte belongs to a number: a learner that did not look at hashes would go on from
+    // a slightly different policy.
     let last = bytes.last_mut().with_context(|| format!("{} is empty", path.display()))?;
     *last ^= 1;
     fs::write(&path, bytes).with_context(|| path.display().to_string())?;

@@ -15,9 +15,10 @@ const PER_END: u32 = 10;
 pub(super) struct KillPlan(Vec<Kill>);
 
 impl KillPlan {
-    /// Instants that are spread over the run. Every second one is aimed at what is short, and would rarely be met by chance: start-up,
-    /// the writing of a checkpoint, a publication. Behind these come the last checkpoint, which is not written again once it is, and then
-    /// the end, which a learner that is killed there comes to again and again.
+    /// Instants that are spread over the run. Every second one is aimed at what is short, and would
+    /// rarely be met by chance: start-up, the writing of a checkpoint, a publication. Behind these
+    /// come the last checkpoint, which is not written again once it is, and then the end, which a
+    /// learner that is killed there comes to again and again.
     pub(super) fn draw(study: KillStudy, period: u64) -> Self {
         let seed = format!("echo kill study {}", study.seed);
         let mut draws = Draws::new(*ContentId::of(seed.as_bytes()).as_bytes());

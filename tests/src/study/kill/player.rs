@@ -90,14 +90,15 @@ impl KillPlayer {
         self.redelivered
     }
 
-    /// Makes rollouts for the learner that writes to `log` and whose run is in `dir`, under every version that it publishes, until the
-    /// run ends. Returns only an error.
+    /// Makes rollouts for the learner that writes to `log` and whose run is in `dir`, under every
+    /// version that it publishes, until the run ends. Returns only an error.
     pub(super) async fn record(&mut self, log: &ProcessLog, dir: &RunDir) -> anyhow::Error {
         let Err(error) = self.session(log, Some(dir)).await;
         error
     }
 
-    /// Plays the tape from where it is, for as long as it is polled; a line that breaks is taken up again. Returns only an error.
+    /// Plays the tape from where it is, for as long as it is polled; a line that breaks is taken up
+    /// again. Returns only an error.
     pub(super) async fn play(&mut self, log: &ProcessLog) -> anyhow::Error {
         loop {
             let Err(error) = self.session(log, None).await;

@@ -14,7 +14,8 @@ const LIBRARY: &str = "nvidia/cuda_nvrtc/lib/libnvrtc.so.12";
 /// It is 22 MiB.
 const FETCH_LIMIT: Duration = Duration::from_secs(300);
 
-/// Fetches it into the user's cache, unless it is there or `$ECHO_NVRTC` names another. Without it, tests are skipped, and that is said.
+/// Fetches it into the user's cache, unless it is there or `$ECHO_NVRTC` names another. Without it,
+/// tests are skipped, and that is said.
 pub(super) async fn fetch(console: &Console) {
     let linux = cfg!(all(target_os = "linux", target_arch = "x86_64"));
     if !linux || env::var_os("ECHO_NVRTC").is_some() {

@@ -13,8 +13,8 @@ pub(crate) fn cache() -> Option<PathBuf> {
     named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))
 }
 
-/// Installs packages beside `place`, and moves them there when they are whole. `file` of theirs tells that they are there.
-/// Fails when pip is missing or fails, or takes longer than `limit`.
+/// Installs packages beside `place`, and moves them there when they are whole. `file` of theirs
+/// tells that they are there. Fails when pip is missing or fails, or takes longer than `limit`.
 pub(crate) async fn install(
     packages: &[&str],
     place: &Path,

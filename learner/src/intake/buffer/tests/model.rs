@@ -232,8 +232,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn the_same_holds_on_disk(ops in proptest::collection::vec(op(), 1..40)) {
-        // The disk does not fail here, but the process is killed at any moment: the files are taken as they are,
-        // while the store is open and has writes that were not flushed.
+        // The disk does not fail here, but the process is killed at any moment: the files are taken
+        // as they are, while the store is open and has writes that were not flushed.
         let mut dir = tempfile::tempdir().unwrap();
         play(&ops, &MemoryStore::default(), |dead, _| {
             let copy = tempfile::tempdir().unwrap();

@@ -58,7 +58,8 @@ fn a_truncated_store_is_refused_or_books_what_it_lost() {
         let mut after = Witness { checkpoint, trained, ..Witness::default() };
         let went_on =
             worker::open(copy.path()).and_then(|mut buffer| go_on(&mut buffer, &before, &mut after));
-        // Whatever came of it, nothing was trained on twice; and where it ended, the operator is told about the store.
+        // Whatever came of it, nothing was trained on twice; and where it ended, the operator is
+        // told about the store.
         after.check_trained_once();
         match went_on {
             Ok(()) => {}

@@ -111,10 +111,12 @@ fn a_lost_database_is_made_from_the_checkpoint_and_nothing_comes_twice() {
     assert_eq!(totals.dropped.values().map(|count| count.groups).sum::<u64>(), 1, "the one that waited");
     assert_eq!(desk.buffer.settled(), PolicyVersion(2));
     assert_eq!(desk.state(PolicyVersion(2)).buffer.next_arrival, state.buffer.next_arrival);
-    // What was delivered before, trained or not, is not taken again; what is out may still come, under the lease that it has.
+    // What was delivered before, trained or not, is not taken again; what is out may still come,
+    // under the lease that it has.
     let held = |desk: &Desk, counter| desk.book.check(&node(), lost[0].id, OrderCounter(counter)).is_ok();
     assert_eq!([0, 3, 4, 5, 6].map(|counter| held(&desk, counter)), [false, false, false, true, false]);
-    // Fresh orders and lease numbers begin where none were before; the one that is out comes again when its time is over.
+    // Fresh orders and lease numbers begin where none were before; the one that is out comes again
+    // when its time is over.
     let fresh = lease(&mut desk, 0, 1);
     assert_eq!(counters(&fresh), [1 << 32]);
     assert!(fresh[0].id.epoch() > lost[0].id.epoch());

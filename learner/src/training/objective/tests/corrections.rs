@@ -51,8 +51,9 @@ fn what_is_masked_adds_nothing_and_still_counts() {
 
 #[test]
 fn m2po_masks_the_tokens_that_the_second_moment_is_made_of() {
-    // M2PO: the mean of (log π_prox / π_behaviour)² over the tokens that stay is at most τ. Squares: .0139, .0498, .0238 and
-    // .0332, .8396. Without the last their mean is .0302, without the second as well .0236.
+    // M2PO: the mean of (log π_prox / π_behaviour)² over the tokens that stay is at most τ.
+    // Squares: .0139, .0498, .0238 and .0332, .8396. Without the last their mean is .0302, without
+    // the second as well .0236.
     let squares = [1.125, 0.8, 7.0 / 6.0, 1.2].map(|weight: f64| weight.ln().powi(2));
     let four = (squares[0] + squares[1] + squares[2] + squares[3]) / 4.0;
     let three = (squares[0] + squares[2] + squares[3]) / 3.0;
@@ -66,7 +67,8 @@ fn m2po_masks_the_tokens_that_the_second_moment_is_made_of() {
 
 #[test]
 fn one_ratio_a_response_is_weighed_by_all_of_its_tokens() {
-    // GSPO's s = (Π π / π_prox)^(1/|y|), times the mean of its tokens' weights: a masked token takes its share.
+    // GSPO's s = (Π π / π_prox)^(1/|y|), times the mean of its tokens' weights: a masked
+    // token takes its share.
     let objective = Objective {
         ratio: Ratio::Sequence { against: Against::Proximal },
         surrogate: Surrogate::Ratio {},

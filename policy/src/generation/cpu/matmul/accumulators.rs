@@ -1,4 +1,5 @@
-//! A tile's sums in memory: R rows of a weight with C tokens, sixteen lanes of each, between two stretches of the inputs.
+//! A tile's sums in memory: R rows of a weight with C tokens, sixteen lanes of each, between two
+//! stretches of the inputs.
 
 use super::super::simd::{Lanes, Line};
 use super::output::{OutputMatrix, OutputUpdate};
@@ -50,7 +51,8 @@ pub(super) struct TilePlace<'a> {
     pub(super) rows: usize,
 }
 
-/// Adds the lanes up, and puts what they come to into the output; or puts the sums back, where they have no place yet. R is at most 4.
+/// Adds the lanes up, and puts what they come to into the output; or puts the sums back, where they
+/// have no place yet. R is at most 4.
 #[inline(always)]
 pub(super) fn leave<L: Lanes, const R: usize, const C: usize>(
     lanes: L,

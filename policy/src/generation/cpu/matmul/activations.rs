@@ -15,12 +15,14 @@ pub(crate) enum Packing {
     F32,
     /// As [`Packing::F32`], rounded to bf16.
     Bf16,
-    /// Rounded to bf16 as well, and stored so, in the order of the row, for processors that multiply such numbers two by two. A step is 64 numbers.
+    /// Rounded to bf16 as well, and stored so, in the order of the row, for processors that
+    /// multiply such numbers two by two. A step is 64 numbers.
     Pairs,
-    /// As [`Packing::Pairs`]. When all rows are there, a matrix unit wants them [transposed](PackedActivations::transposed) in tiles of sixteen tokens.
+    /// As [`Packing::Pairs`]. When all rows are there, a matrix unit wants them
+    /// [transposed](PackedActivations::transposed) in tiles of sixteen tokens.
     Tiles(Amx),
-    /// Rounded to 8 bits with a scale for each block of 32. A step is 64 numbers, then sixteen scales: that of the first block in the first
-    /// eight lanes, that of the second in the others.
+    /// Rounded to 8 bits with a scale for each block of 32. A step is 64 numbers, then sixteen
+    /// scales: that of the first block in the first eight lanes, that of the second in the others.
     Int8,
 }
 
@@ -56,7 +58,8 @@ impl Packing {
         inputs.div_ceil(self.step()) * STEP_LINES
     }
 
-    /// Packs one row of activations; the last step is filled up with zeros. Part of whoever calls it, to be compiled for the same instructions.
+    /// Packs one row of activations; the last step is filled up with zeros. Part of whoever calls
+    /// it, to be compiled for the same instructions.
     ///
     /// Panics when `packed` is not [`Packing::lines`] long.
     #[inline(always)]
@@ -160,7 +163,8 @@ impl<'a> PackedActivations<'a> {
         Self { lines, tokens: lines.len() / packing.lines(inputs), inputs, packing }
     }
 
-    /// Rows of `tokens` tokens, packed as [`Packing::Tiles`] and [transposed](super::transpose_group) group by group.
+    /// Rows of `tokens` tokens, packed as [`Packing::Tiles`] and
+    /// [transposed](super::transpose_group) group by group.
     ///
     /// Panics when there are not as many lines as that makes, or rows are empty.
     pub(crate) fn transposed(lines: &'a [Line], tokens: usize, inputs: usize, amx: Amx) -> Self {

@@ -1,10 +1,12 @@
 //! The product with many tokens: weights are widened once for all of them.
 //!
-//! The second cache holds a block of widened rows. Panels of a few tokens are multiplied with its tiles of a few rows, all of a
-//! tile's sums being in registers, over stretches of the inputs of which the first cache holds a panel's. The first panel widens the rows on
-//! their way into its sums and leaves them for the others: to store them costs nothing where units that multiply are what is short. Tokens come anew for each
-//! block, from whichever cache has room for them: a few bytes for a microsecond of sums. Meanwhile the next block of rows is asked for, line by line, so that
-//! memory works while the sums do.
+//! The second cache holds a block of widened rows. Panels of a few tokens are multiplied with its
+//! tiles of a few rows, all of a tile's sums being in registers, over stretches of the inputs of
+//! which the first cache holds a panel's. The first panel widens the rows on their way into its
+//! sums and leaves them for the others: to store them costs nothing where units that multiply are
+//! what is short. Tokens come anew for each block, from whichever cache has room for them: a few
+//! bytes for a microsecond of sums. Meanwhile the next block of rows is asked for, line by line, so
+//! that memory works while the sums do.
 
 use super::super::simd::{Abreast, Lanes, Line, Task};
 use super::accumulators;

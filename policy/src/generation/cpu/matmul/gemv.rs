@@ -1,7 +1,8 @@
 //! The product with a single token: as fast as the weights can be read.
 //!
-//! Rows are read one after the other, so a thread reads one stretch of memory from its beginning to its end, which processors are best at
-//! looking ahead in. (Four rows side by side came to half of the bandwidth on a Zen 4, with and without asking ahead.)
+//! Rows are read one after the other, so a thread reads one stretch of memory from its beginning to
+//! its end, which processors are best at looking ahead in. (Four rows side by side came to half of
+//! the bandwidth on a Zen 4, with and without asking ahead.)
 
 use super::super::simd::{Abreast, Lanes, Line};
 use super::weight::{Typed, WeightElement};

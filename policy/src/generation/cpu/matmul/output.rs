@@ -19,8 +19,9 @@ pub(crate) enum OutputUpdate {
 
 /// A matrix of f32, one row a token, that threads may share.
 ///
-/// Its numbers are written as atomics without order, which costs nothing and makes an overlap a wrong number instead of
-/// undefined behaviour. Who reads them needs the end of the phase or a join first, as with any memory.
+/// Its numbers are written as atomics without order, which costs nothing and makes an overlap a
+/// wrong number instead of undefined behaviour. Who reads them needs the end of the phase or a join
+/// first, as with any memory.
 #[derive(Clone, Copy)]
 pub(crate) struct OutputMatrix<'a> {
     cells: &'a [AtomicU32],
@@ -32,8 +33,8 @@ impl<'a> OutputMatrix<'a> {
     #[cfg(test)]
     pub(crate) fn new(y: &'a mut [f32], stride: usize) -> Self {
         let (start, len) = (y.as_mut_ptr().cast::<AtomicU32>(), y.len());
-        // SAFETY: both types are four bytes of any value with the same alignment, and the exclusive borrow is given up for
-        // the shared one.
+        // SAFETY: both types are four bytes of any value with the same alignment, and the exclusive
+        // borrow is given up for the shared one.
         Self::shared(unsafe { std::slice::from_raw_parts(start, len) }, stride)
     }
 

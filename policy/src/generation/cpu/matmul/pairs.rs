@@ -1,4 +1,5 @@
-//! Weights that were published in bf16, with activations in bf16: an instruction multiplies both two by two, as they are stored.
+//! Weights that were published in bf16, with activations in bf16: an instruction multiplies both
+//! two by two, as they are stored.
 
 use super::super::simd::{Lanes, Line, bytes};
 use super::weight::{self, Format, WeightElement};

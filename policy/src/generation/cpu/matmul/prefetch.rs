@@ -10,7 +10,8 @@ const MAX_PACE: usize = 2 * CACHE_LINE;
 #[derive(Clone, Copy)]
 pub(super) struct Prefetch<'a> {
     bytes: &'a [u8],
-    /// How many of them to ask for at each step. Evenly, as memory that is asked for too much at a time makes all else wait.
+    /// How many of them to ask for at each step. Evenly, as memory that is asked for too much at a
+    /// time makes all else wait.
     pace: usize,
 }
 

@@ -57,8 +57,8 @@ published!(F32, F32, 4, split_f32, "IEEE 754 single precision.");
 
 #[inline(always)]
 fn product<L: Lanes, E: Widen>(lanes: L, call: Product<'_, E>) {
-    // Sums that registers hold, beside what is multiplied: in few tokens' products also weights that are being widened. With many tokens only
-    // the first panel of each block widens.
+    // Sums that registers hold, beside what is multiplied: in few tokens' products also weights
+    // that are being widened. With many tokens only the first panel of each block widens.
     match (call.x.tokens(), L::MANY_REGISTERS) {
         (1, _) => gemv::product(lanes, call),
         (..=skinny::MOST_TOKENS, true) => skinny::product::<L, E, 4, 5>(lanes, call),

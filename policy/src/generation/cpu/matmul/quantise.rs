@@ -1,4 +1,5 @@
-//! From f32 to numbers of few bits with a scale for each block: the recipes of [`crate::model::precision::Precision`].
+//! From f32 to numbers of few bits with a scale for each block: the recipes of
+//! [`crate::model::precision::Precision`].
 //!
 //! Every step is one rounded operation of f32, so that the same numbers come out on every processor.
 
@@ -52,9 +53,11 @@ pub(super) fn usable(scale: f32) -> f32 {
     if scale.abs() < f32::MIN_POSITIVE { 0.0 } else { scale }
 }
 
-/// The multiples of `scale`, from `least` to `most`, that are nearest to the numbers, even ones where two are.
+/// The multiples of `scale`, from `least` to `most`, that are nearest to the numbers, even
+/// ones where two are.
 ///
-/// Where the scale is infinite or no number, the levels say nothing, and nothing that is multiplied with it is a number.
+/// Where the scale is infinite or no number, the levels say nothing, and nothing that is multiplied
+/// with it is a number.
 #[inline(always)]
 pub(super) fn levels(block: &[f32; BLOCK], scale: f32, least: f32, most: f32) -> [i8; BLOCK] {
     // Adding 1.5 · 2^23 leaves the nearest integer in the low bits of the mantissa.

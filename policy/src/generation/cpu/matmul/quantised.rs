@@ -1,8 +1,10 @@
 //! Weights of few bits with scales, multiplied with activations of 8 bits.
 //!
-//! A step is 64 inputs, two blocks that have a scale each: the two scales in bf16, then the numbers. Rows are filled up with zeros to whole
-//! steps. Lane i of a sum takes in the inputs 4i to 4i + 3 of each step: the sum of their four products, which is exact, times the product of
-//! the two scales of their block, fused with the addition, step after step. [`super`] says what holds beside.
+//! A step is 64 inputs, two blocks that have a scale each: the two scales in bf16, then the
+//! numbers. Rows are filled up with zeros to whole steps. Lane i of a sum takes in the inputs
+//! 4i to 4i + 3 of each step: the sum of their four products, which is exact, times the
+//! product of the two scales of their block, fused with the addition, step after step.
+//! [`super`] says what holds beside.
 
 use rayon::prelude::*;
 
@@ -92,7 +94,8 @@ macro_rules! quantised {
 
             #[inline(always)]
             fn product<L: Lanes>(lanes: L, call: Product<'_, Self>) {
-                // A prompt's many tokens would gain nothing by another way: there is next to nothing to widen.
+                // A prompt's many tokens would gain nothing by another way: there is next
+                // to nothing to widen.
                 match (call.x.tokens(), L::MANY_REGISTERS) {
                     (1, _) => gemv::product(lanes, call),
                     (_, true) => skinny::product::<L, Self, 4, 4>(lanes, call),

@@ -1,8 +1,11 @@
-//! The product with a few tokens, and with any number where weights are quantised: weights are widened on their way into the sums.
+//! The product with a few tokens, and with any number where weights are quantised: weights are
+//! widened on their way into the sums.
 //!
-//! The second cache holds a block of rows as they are stored. Panels of tokens are multiplied with it one after the other, with tiles of a
-//! few rows, all of a tile's sums being in registers, over stretches of the inputs of which the first cache holds a panel's. Meanwhile the
-//! next block of rows is asked for, line by line: with few tokens memory is as busy as the sums are, and neither must wait for the other.
+//! The second cache holds a block of rows as they are stored. Panels of tokens are multiplied with
+//! it one after the other, with tiles of a few rows, all of a tile's sums being in registers, over
+//! stretches of the inputs of which the first cache holds a panel's. Meanwhile the next block of
+//! rows is asked for, line by line: with few tokens memory is as busy as the sums are, and neither
+//! must wait for the other.
 
 use std::ops::Range;
 

@@ -1,11 +1,14 @@
-//! The product of bf16 on the matrix unit, with any number of tokens: weights as they are stored, activations transposed tile by tile.
+//! The product of bf16 on the matrix unit, with any number of tokens: weights as they are stored,
+//! activations transposed tile by tile.
 //!
-//! The second cache holds a block of rows. Panels of two groups of sixteen tokens are multiplied with it one after the other, and meanwhile the
-//! next block is asked for.
+//! The second cache holds a block of rows. Panels of two groups of sixteen tokens are multiplied
+//! with it one after the other, and meanwhile the next block is asked for.
 //!
-//! Each output is one sum, which takes in 32 inputs a step: those with even indices add up and those with odd ones, each product fused with its
-//! addition, then these two are added, then what they come to is added to the sum; whatever is nearer to zero than 2⁻¹²⁶ is zero on the way.
-//! This is the unit's order, not that of other processors, but as they do it depends on a row of W and a row of x alone.
+//! Each output is one sum, which takes in 32 inputs a step: those with even indices add up and
+//! those with odd ones, each product fused with its addition, then these two are added, then what
+//! they come to is added to the sum; whatever is nearer to zero than 2⁻¹²⁶ is zero on the way. This
+//! is the unit's order, not that of other processors, but as they do it depends on a row of W and a
+//! row of x alone.
 
 use super::super::simd::amx::{Amx, AmxRows, INPUTS, PAIR, Sums, TILE, Tile, Unit};
 use super::super::simd::{Line, bytes_mut};
@@ -67,7 +70,8 @@ enum Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// These rows: as they lie in memory, where the unit can read them there, and does so quickly or but once.
+    /// These rows: as they lie in memory, where the unit can read them there, and does so
+    /// quickly or but once.
     fn new(bytes: &'a [u8], stride: usize, steps: usize, is_read_often: bool, copy: &'a mut [Tile]) -> Self {
         let is_whole = stride == steps * CACHE_LINE && bytes.len().is_multiple_of(PAIR * stride);
         let is_aligned = bytes.as_ptr().addr().is_multiple_of(CACHE_LINE);

@@ -109,7 +109,8 @@ impl<'a, E: WeightElement> Typed<'a, E> {
         E::blocks(self.row(index))
     }
 
-    /// What each of these rows has behind its whole blocks, filled up with zeros, if there is anything. Copies it: not for every step.
+    /// What each of these rows has behind its whole blocks, filled up with zeros, if there is
+    /// anything. Copies it: not for every step.
     #[inline(always)]
     pub(super) fn rests<const R: usize>(self, rows: [usize; R]) -> Option<[E::Block; R]> {
         let mut rests = [E::rest(self.row(rows[0]))?; R];

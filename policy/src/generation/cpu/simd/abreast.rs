@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 /// N rows of one length, of which the same place is read in each.
 ///
-/// With a slice for each row the compiler would check each row's bounds at each step, which costs a kernel a third of its
-/// rate; here there is one bound.
+/// With a slice for each row the compiler would check each row's bounds at each step, which costs a
+/// kernel a third of its rate; here there is one bound.
 #[derive(Clone, Copy)]
 pub(crate) struct Abreast<'a, T, const N: usize> {
     starts: [*const T; N],

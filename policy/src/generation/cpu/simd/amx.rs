@@ -1,7 +1,8 @@
 //! The matrix unit of Intel's processors (AMX): products of tiles of bf16.
 //!
-//! A tile of weights is sixteen rows of 32 numbers, as they lie in memory. A tile of activations is those 32 numbers of sixteen tokens, transposed:
-//! line k has the numbers 2k and 2k + 1 of each. Their product is a tile of sums, a line for each row with a lane for each token.
+//! A tile of weights is sixteen rows of 32 numbers, as they lie in memory. A tile of activations is
+//! those 32 numbers of sixteen tokens, transposed: line k has the numbers 2k and 2k + 1 of each.
+//! Their product is a tile of sums, a line for each row with a lane for each token.
 
 #[cfg(target_arch = "x86_64")]
 mod intel;
@@ -31,15 +32,17 @@ pub(crate) type Sums = [[Tile; 2]; 2];
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "nobody reads them"))]
 pub(crate) enum AmxRows<'a> {
-    /// As they lie in a weight of which a cache has them: the nth and the one sixteen further on are read side by side.
+    /// As they lie in a weight of which a cache has them: the nth and the one sixteen further on
+    /// are read side by side.
     Near {
         /// From the first one on.
         bytes: &'a [u8],
         /// Bytes from one to the next.
         stride: usize,
     },
-    /// As they lie in a weight that has yet to be read: those with even numbers, then those with odd ones. With rows of half a page, each page
-    /// is read from its beginning to its end so, and processors look ahead in it; they do not where it is read in two places by turns.
+    /// As they lie in a weight that has yet to be read: those with even numbers, then those with
+    /// odd ones. With rows of half a page, each page is read from its beginning to its end so, and
+    /// processors look ahead in it; they do not where it is read in two places by turns.
     Far {
         /// From the first one on.
         bytes: &'a [u8],
@@ -55,7 +58,8 @@ pub(crate) enum AmxRows<'a> {
 pub(crate) enum Put {
     /// Sums replace the numbers that are there.
     Set,
-    /// They are replaced, in memory: for more of them than caches hold, which would first be read for nothing.
+    /// They are replaced, in memory: for more of them than caches hold, which would first
+    /// be read for nothing.
     Stream,
     /// Sums are added to the numbers that are there.
     Add,

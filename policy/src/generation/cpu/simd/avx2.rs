@@ -203,8 +203,9 @@ impl Lanes for Avx2 {
 
 /// The sums of the products of four neighbours each, of 32 weights and activations of 8 bits.
 ///
-/// The instruction multiplies unsigned numbers with signed ones and adds two products in 16 bits. With the weight's sign moved to the
-/// activation, and neither of them -128, that is at most 2 · 127² and no sum saturates; a weight of -8 and an activation are far below.
+/// The instruction multiplies unsigned numbers with signed ones and adds two products in 16 bits.
+/// With the weight's sign moved to the activation, and neither of them -128, that is at most 2 ·
+/// 127² and no sum saturates; a weight of -8 and an activation are far below.
 ///
 /// Safe only on a processor with AVX2.
 #[inline(always)]

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use super::{Lanes, Line, Task, avx2, levels};
 
-/// The processor has AVX-512 F; where `VNNI` is true, its instructions for products of 8-bit numbers; and where `BF16` is, those for bf16.
+/// The processor has AVX-512 F; where `VNNI` is true, its instructions for products of 8-bit
+/// numbers; and where `BF16` is, those for bf16.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512<const VNNI: bool, const BF16: bool>(());
 
@@ -32,8 +33,9 @@ impl Avx512<true, true> {
         found.then_some(Self(()))
     }
 
-    /// Whether its instruction takes less time than the two fused ones that do the same with widened numbers. It does on Zen 4, where it takes as long as one of
-    /// them; on Intel's it takes as long as four. Measured once, in some 50 microseconds.
+    /// Whether its instruction takes less time than the two fused ones that do the same with
+    /// widened numbers. It does on Zen 4, where it takes as long as one of them; on Intel's it
+    /// takes as long as four. Measured once, in some 50 microseconds.
     pub(super) fn is_quick(self) -> bool {
         /// Each takes some microseconds.
         const STEPS: usize = 500;
@@ -56,7 +58,8 @@ impl Avx512<true, true> {
     }
 }
 
-// Each operation below is safe to use: a value of `Avx512` exists only where AVX-512 F, and with it AVX2 and FMA, was found.
+// Each operation below is safe to use: a value of `Avx512` exists only where AVX-512 F, and with it
+// AVX2 and FMA, was found.
 impl<const VNNI: bool, const BF16: bool> Lanes for Avx512<VNNI, BF16> {
     type Vector = __m512;
     type Pairs = __m512i;
@@ -170,7 +173,8 @@ impl<const VNNI: bool, const BF16: bool> Lanes for Avx512<VNNI, BF16> {
 
     #[inline(always)]
     fn weights_i4(self, weights: &[u8; 32]) -> __m512i {
-        // SAFETY: the processor has AVX2 and AVX-512 F; there are 32 bytes, and the load asks for no alignment.
+        // SAFETY: the processor has AVX2 and AVX-512 F; there are 32 bytes, and the load
+        // asks for no alignment.
         unsafe {
             let pairs = _mm256_loadu_si256(weights.as_ptr().cast());
             let mask = _mm256_set1_epi8(15);
@@ -187,7 +191,8 @@ impl<const VNNI: bool, const BF16: bool> Lanes for Avx512<VNNI, BF16> {
 
     #[inline(always)]
     fn activations(self, line: &Line) -> Self::Activations {
-        // SAFETY: the processor has AVX-512 F, and VNNI where that is asked for; a line is 64 bytes at a multiple of 64.
+        // SAFETY: the processor has AVX-512 F, and VNNI where that is asked for; a line is 64 bytes
+        // at a multiple of 64.
         unsafe {
             let line = _mm512_load_si512(levels(line).as_ptr().cast());
             let zero = _mm512_setzero_si512();
@@ -333,8 +338,8 @@ unsafe fn split(first: __m512, second: __m512) -> [__m512; 2] {
     }
 }
 
-/// The upper eight lanes, as a mask that the compiler does not know: with one that it knows it makes a blend, which two units can do, a shuffle,
-/// which one of them can do.
+/// The upper eight lanes, as a mask that the compiler does not know: with one that it knows it
+/// makes a blend, which two units can do, a shuffle, which one of them can do.
 #[inline(always)]
 fn upper() -> __mmask16 {
     black_box(0xff00)
@@ -381,7 +386,8 @@ unsafe fn sixteen_sums([a, b, c, d]: [[__m512; 4]; 4]) -> [[f32; 4]; 4] {
     }
 }
 
-/// The halves of the quarters of two vectors added up: in each quarter two lanes of the one and two of the other.
+/// The halves of the quarters of two vectors added up: in each quarter two lanes of the one and
+/// two of the other.
 ///
 /// Safe only on a processor with AVX-512 F.
 #[inline(always)]

@@ -1,4 +1,5 @@
-//! Agreement with the f32 reference, in every precision and with every kind of vectors that this processor has.
+//! Agreement with the f32 reference, in every precision and with every kind of vectors
+//! that this processor has.
 
 use super::*;
 use crate::conformance::backends::{
@@ -10,7 +11,8 @@ const PROMPTS: (usize, usize) = (2_000, 600);
 /// Of each model, what is computed without vectors as well: fused operations are calls there.
 const PORTABLE_PROMPTS: usize = 4;
 
-/// What is found of one model, by precision and kind of vectors. To the bit it is the same for all kinds that add in the same order.
+/// What is found of one model, by precision and kind of vectors. To the bit it is the same for all
+/// kinds that add in the same order.
 fn found(model: &NamedModel, kinds: &[(Precision, Processor)], prompts: &[ClaimedPrompt]) -> Vec<Agreement> {
     let NamedModel { name, config, weights } = model;
     let load = |(precision, processor): &(Precision, Processor)| {

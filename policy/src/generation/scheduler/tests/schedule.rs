@@ -1,4 +1,5 @@
-//! Any schedule of submissions, steps, abandonments, policies and lacks of memory gives what each request alone would.
+//! Any schedule of submissions, steps, abandonments, policies and lacks of memory gives what
+//! each request alone would.
 
 use std::cell::Cell;
 

@@ -1,4 +1,5 @@
-//! What kernels are told of a call: its tokens, where the pages of their sequences are, and how attention is cut into tiles.
+//! What kernels are told of a call: its tokens, where the pages of their sequences are, and how
+//! attention is cut into tiles.
 
 use crate::generation::backend::Feed;
 use crate::generation::wgpu::cache::{CacheGrowth, GpuCache};

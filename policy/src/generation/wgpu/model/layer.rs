@@ -133,7 +133,8 @@ impl WgpuLayer {
         })
     }
 
-    /// Adds the layer to the residual stream of so many tokens, and its keys and values to their pages. Within [`Handle::scoped`].
+    /// Adds the layer to the residual stream of so many tokens, and its keys and values to
+    /// their pages. Within [`Handle::scoped`].
     pub(crate) fn record(
         &self,
         gpu: &Handle,

@@ -12,7 +12,8 @@ use crate::model::weights::{DType, WeightTensor};
 const SPANS: usize = 16;
 /// Rows are zero from their inputs up to whole multiples of this: each span has whole eights.
 const GRANULE: usize = SPANS * 8;
-/// Most rows of a shard: the smallest tiles of a kernel that does one have eight, and there may be 65,535 of them.
+/// Most rows of a shard: the smallest tiles of a kernel that does one have eight, and there may
+/// be 65,535 of them.
 const MOST_ROWS: usize = 1 << 18;
 /// Bytes that are put together before they are handed to the device, and that it is given to copy at a time.
 const PIECE: usize = 8 << 20;
@@ -75,7 +76,8 @@ pub(crate) struct WgpuMatrix {
 }
 
 impl WgpuMatrix {
-    /// Copies weights to the device. Where they are of different types, they are widened to f32. Within [`Handle::scoped`].
+    /// Copies weights to the device. Where they are of different types, they are widened
+    /// to f32. Within [`Handle::scoped`].
     ///
     /// Fails when the device has no room.
     pub(crate) fn load(gpu: &Handle, parts: &[&WeightTensor], order: RowOrder) -> Result<Self, EngineError> {

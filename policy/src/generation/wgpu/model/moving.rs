@@ -20,7 +20,8 @@ pub(crate) struct Moving {
 }
 
 impl Moving {
-    /// Writes the table of a call, and sees that layers look at it and at the pages that there are. Within [`Handle::scoped`].
+    /// Writes the table of a call, and sees that layers look at it and at the pages that
+    /// there are. Within [`Handle::scoped`].
     pub(crate) fn follow(
         &mut self,
         gpu: &Handle,

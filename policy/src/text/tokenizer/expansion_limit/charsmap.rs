@@ -1,5 +1,5 @@
-//! The table of a `Precompiled` normalizer, which replaces characters by entries: the length of a trie, the trie, and entries that end
-//! with a zero byte.
+//! The table of a `Precompiled` normalizer, which replaces characters by entries: the length of a
+//! trie, the trie, and entries that end with a zero byte.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -20,8 +20,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Checks that no table within `part` claims a trie that it does not have: the `tokenizers` crate makes room for it first. A table stands
-/// under its name, or in a list, which serde takes for an object as well.
+/// Checks that no table within `part` claims a trie that it does not have: the `tokenizers`
+/// crate makes room for it first. A table stands under its name, or in a list, which serde
+/// takes for an object as well.
 pub(super) fn check(part: &Value) -> Result<(), TokenizerError> {
     match part {
         Value::Array(list) => list.iter().try_for_each(|item| check_table(item).and_then(|()| check(item))),

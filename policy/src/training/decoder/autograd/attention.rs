@@ -1,6 +1,7 @@
-//! Causal attention within each sequence, some queries at a time: memory is linear in the length, as the weights of a block of queries are all
-//! that exists of them. Derivatives are written out, so the way back makes the weights again and keeps no graph: with S = scale · Q Kᵀ,
-//! P = softmax(S) and O = P V,
+//! Causal attention within each sequence, some queries at a time: memory is linear in the length,
+//! as the weights of a block of queries are all that exists of them. Derivatives are written out,
+//! so the way back makes the weights again and keeps no graph: with S = scale · Q Kᵀ, P =
+//! softmax(S) and O = P V,
 //!
 //! ```text
 //! dV = Pᵀ dO     dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O))     dQ = scale · dS K     dK = scale · dSᵀ Q
@@ -16,8 +17,9 @@ use super::shared::PackTensors;
 use crate::model::config::ModelConfig;
 use crate::training::decoder::compute::Compute;
 
-/// Weights that exist at once, in every copy that is made of them: 0.5 GB a copy on a device, where a block has to fill it, and 16 MB on the
-/// CPU. In tests so few that their short sequences have several blocks.
+/// Weights that exist at once, in every copy that is made of them: 0.5 GB a copy on a device,
+/// where a block has to fill it, and 16 MB on the CPU. In tests so few that their short
+/// sequences have several blocks.
 const BLOCK_WEIGHTS: usize = if cfg!(test) { 1 << 8 } else { 1 << 22 };
 const DEVICE_BLOCK_WEIGHTS: usize = 1 << 27;
 
@@ -119,7 +121,8 @@ impl Attention<'_> {
         Ok(Run { q, k: k?, v: v?, length, block: (most / of_query).clamp(1, length) })
     }
 
-    /// What the queries of a block weigh the keys by that they may see, `[n · kv_heads, heads / kv_heads · queries, keys]`.
+    /// What the queries of a block weigh the keys by that they may see,
+    /// `[n · kv_heads, heads / kv_heads · queries, keys]`.
     fn weights(&self, run: &Run, block: &Range<usize>) -> Result<Tensor> {
         let q = run.q.narrow(2, block.start, block.len())?.contiguous()?.flatten(1, 2)?;
         let scores = product(&q, &run.k.narrow(1, 0, block.end)?.t()?)?;
@@ -156,7 +159,8 @@ impl Run {
     }
 }
 
-/// 0 where a query of the block may look, -∞ where it may not, `[queries, keys]`. Made on the device: it is too large to be sent there often.
+/// 0 where a query of the block may look, -∞ where it may not, `[queries, keys]`. Made on the
+/// device: it is too large to be sent there often.
 fn mask(block: &Range<usize>, device: &Device) -> Result<Tensor> {
     // Positions are far below 2^32.
     let queries = Tensor::arange(block.start as u32, block.end as u32, device)?.unsqueeze(1)?;

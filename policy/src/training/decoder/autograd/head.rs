@@ -7,10 +7,11 @@ use crate::training::decoder::scored::{Scores, Slopes};
 use crate::training::decoder::{Decoder, DecoderError, Gradients};
 use crate::training::packed::Target;
 
-/// Logits that exist at once, in every copy that the graph makes of them: what bounds memory for large vocabularies.
+/// Logits that exist at once, in every copy that the graph makes of them: what bounds
+/// memory for large vocabularies.
 const PIECE_LOGITS: usize = 1 << 24;
-/// The same off the CPU. With a vocabulary of 150,000 the other limit gives pieces of 110 rows: too few to fill a GPU, and each
-/// piece adds a gradient as large as the projection.
+/// The same off the CPU. With a vocabulary of 150,000 the other limit gives pieces of 110 rows: too
+/// few to fill a GPU, and each piece adds a gradient as large as the projection.
 const DEVICE_PIECE_LOGITS: usize = 1 << 26;
 
 /// Targets in a piece.

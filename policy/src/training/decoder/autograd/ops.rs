@@ -1,7 +1,7 @@
 //! A layer's operations, of candle operations that have gradients.
 //!
-//! Matrix products may take bf16 operands ([`operand`]); everything comes and goes in f32. A cast hands its gradient back in the type
-//! that it cast from, so what reaches a parameter is f32.
+//! Matrix products may take bf16 operands ([`operand`]); everything comes and goes in f32. A cast
+//! hands its gradient back in the type that it cast from, so what reaches a parameter is f32.
 
 use candle_core::{D, DType, Result, Tensor};
 

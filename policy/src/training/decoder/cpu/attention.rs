@@ -1,7 +1,8 @@
 //! Causal grouped-query attention within each sequence, in tiles.
 //!
-//! Scores exist for one tile of queries and keys at a time. The forward keeps a running softmax and leaves the normaliser of
-//! every query; the backward computes the probabilities again from it. Memory is linear in the length of a sequence.
+//! Scores exist for one tile of queries and keys at a time. The forward keeps a running softmax and
+//! leaves the normaliser of every query; the backward computes the probabilities again from it.
+//! Memory is linear in the length of a sequence.
 //!
 //! Queries (scaled already) and keys are slabs, see [`super::heads`]; values and results are rows.
 
@@ -100,7 +101,8 @@ impl<'a> AttentionShape<'a> {
         (first_query + row / self.group + 1).saturating_sub(key).min(keys)
     }
 
-    /// Writes results `[rows, heads · dim]` and normalisers `[rows, heads]`: log Σ exp of each query's scores.
+    /// Writes results `[rows, heads · dim]` and normalisers `[rows, heads]`: log Σ exp
+    /// of each query's scores.
     pub(super) fn forward(&self, inputs: AttentionInputs<'_>, out: &mut [f32], normalisers: &mut [f32]) {
         let mut tasks = Vec::new();
         let (mut out, mut normalisers) = (out, normalisers);
@@ -187,8 +189,8 @@ impl<'a> AttentionShape<'a> {
     }
 }
 
-/// Turns more scores of a query into weights relative to the largest score so far; returns the factor by which what was
-/// weighted before has to shrink.
+/// Turns more scores of a query into weights relative to the largest score so far; returns the
+/// factor by which what was weighted before has to shrink.
 #[inline(always)]
 fn absorb(scores: &mut [f32], top: &mut f32, total: &mut f32) -> f32 {
     if scores.is_empty() {

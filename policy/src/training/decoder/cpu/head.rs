@@ -1,7 +1,8 @@
 //! Final norm, output projection and scores, a tile of logits at a time.
 //!
-//! Where activations are kept for the way back, so are logits, as long as these are [`KEPT_TILES`] at most in all. Of more of them only one
-//! tile is there at a time, and all are computed again: memory grows neither with the number of targets nor with the vocabulary.
+//! Where activations are kept for the way back, so are logits, as long as these are [`KEPT_TILES`]
+//! at most in all. Of more of them only one tile is there at a time, and all are computed again:
+//! memory grows neither with the number of targets nor with the vocabulary.
 
 use rayon::prelude::*;
 
@@ -18,8 +19,9 @@ use crate::training::packed::Target;
 const TILE_ROWS: usize = 512;
 /// Tokens of the vocabulary in a tile.
 const TILE_COLUMNS: usize = 2048;
-/// Most tiles whose logits are kept, 64 MiB: those of 2,048 targets and a vocabulary of 8,192. That spares such a step one product in
-/// sixteen; of many more tiles sixteen would spare next to nothing.
+/// Most tiles whose logits are kept, 64 MiB: those of 2,048 targets and a vocabulary of
+/// 8,192. That spares such a step one product in sixteen; of many more tiles sixteen would
+/// spare next to nothing.
 const KEPT_TILES: usize = 16;
 
 /// Buffers of a tile.
@@ -85,7 +87,8 @@ impl<'a> DecoderHead<'a> {
         if tiles <= self.most_kept { tiles } else { 0 }
     }
 
-    /// Tiles of a chunk of the targets: the index of each, the token at which it starts, and its rows of the weight.
+    /// Tiles of a chunk of the targets: the index of each, the token at which it starts, and its
+    /// rows of the weight.
     fn tiles(&self, chunk: usize) -> impl Iterator<Item = (usize, usize, MatrixView<'a>)> {
         let (hidden, columns) = (self.hidden(), self.tile_columns);
         let tiles = self.weight.chunks(columns * hidden);

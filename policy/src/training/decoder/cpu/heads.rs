@@ -1,7 +1,7 @@
 //! From rows of heads to one slab per key head, normalised and rotated; and back.
 //!
-//! A slab holds what one key head has to do with, `[rows, group, dim]`: the head itself (group of one), or all query
-//! heads that read it. Attention then works on matrices without gaps.
+//! A slab holds what one key head has to do with, `[rows, group, dim]`: the head itself (group of
+//! one), or all query heads that read it. Attention then works on matrices without gaps.
 
 use rayon::prelude::*;
 
@@ -67,8 +67,8 @@ impl Heads<'_> {
         }
     }
 
-    /// Replaces the rows `x` that [`Heads::forward`] was given by their gradient, given that of the slabs, and returns
-    /// the gradient of the norm's weight.
+    /// Replaces the rows `x` that [`Heads::forward`] was given by their gradient, given that of the
+    /// slabs, and returns the gradient of the norm's weight.
     pub(super) fn backward(&self, d_slabs: &[f32], x: &mut [f32]) -> Vec<f32> {
         let (width, span) = (self.width(), self.group * self.dim);
         let task = task_rows(width);

@@ -10,7 +10,8 @@ use crate::model::config::ModelConfig;
 use crate::training::decoder::batch::Batch;
 use crate::training::decoder::parameter_map::LayerPlace;
 
-/// What a layer computed and its way back needs. What is cheap to compute again is not here: norms, rotations, SwiGLU.
+/// What a layer computed and its way back needs. What is cheap to compute again is not
+/// here: norms, rotations, SwiGLU.
 #[derive(Default)]
 pub(super) struct Trace {
     /// Queries, keys and values as projected.
@@ -121,8 +122,8 @@ impl<'a> DecoderLayer<'a> {
         self.linear(&self.place.down).forward(&scratch.inner, y, Onto::Add);
     }
 
-    /// Turns `d`, the gradient of the output, into that of the input `x`, and adds those of the layer's variables. The
-    /// trace is used up.
+    /// Turns `d`, the gradient of the output, into that of the input `x`, and adds those of the
+    /// layer's variables. The trace is used up.
     pub(super) fn backward(
         &self,
         x: &[f32],

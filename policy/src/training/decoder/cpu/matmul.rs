@@ -5,8 +5,9 @@ use rayon::prelude::*;
 
 /// Rows of a product that one thread computes by itself, about.
 ///
-/// Threads that share one product wait for each other at every block of it; those that have rows of their own do not. They pack
-/// the right side once each, which counts for little beside so many rows.
+/// Threads that share one product wait for each other at every block of it; those that have
+/// rows of their own do not. They pack the right side once each, which counts for little
+/// beside so many rows.
 const PART_ROWS: usize = 1024;
 /// Rows of the smallest part; where there are not as many for every thread, all share the product.
 const MIN_PART_ROWS: usize = 64;
@@ -107,8 +108,8 @@ fn part_rows(rows: usize, threads: usize) -> Option<usize> {
 fn multiply(a: MatrixView<'_>, b: MatrixView<'_>, y: &mut [f32], onto: Onto, parallelism: Parallelism) {
     assert_eq!(a.columns, b.rows, "the inner sides of a product are equal");
     assert_eq!(y.len(), a.rows * b.columns, "the destination has the product's size");
-    // SAFETY: views are checked against their slices when made, transposing keeps the addressed elements, and `y` was checked
-    // above; it is borrowed mutably, so that it overlaps neither.
+    // SAFETY: views are checked against their slices when made, transposing keeps the addressed
+    // elements, and `y` was checked above; it is borrowed mutably, so that it overlaps neither.
     unsafe {
         gemm::gemm(
             a.rows,

@@ -18,7 +18,8 @@ pub(super) struct DecoderWorkspace {
     pub(super) d_residual: Vec<f32>,
 }
 
-/// Where a decoder keeps one workspace between passes. Its buffers stay as large as the largest pass needed them.
+/// Where a decoder keeps one workspace between passes. Its buffers stay as large as the
+/// largest pass needed them.
 #[derive(Default)]
 pub(in crate::training::decoder) struct WorkspaceSlot(Mutex<Option<Box<DecoderWorkspace>>>);
 

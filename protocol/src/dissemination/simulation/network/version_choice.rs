@@ -1,4 +1,5 @@
-//! Which version a simulated peer receives: what is half here is finished first, unless nobody serves it any more.
+//! Which version a simulated peer receives: what is half here is finished first, unless nobody
+//! serves it any more.
 
 use super::{SimulationEvent, World};
 use crate::dissemination::{Input, Relay};
@@ -24,7 +25,8 @@ impl World {
         }
     }
 
-    /// Lets a machine receive a version, if it is news. It wants chunks or, where it holds the version before, deltas.
+    /// Lets a machine receive a version, if it is news. It wants chunks or, where it holds
+    /// the version before, deltas.
     pub(super) fn receive(&mut self, node: usize, version: usize) -> Result<(), String> {
         let manifest = self.manifests[version - 1].clone();
         let here = &self.nodes[node];

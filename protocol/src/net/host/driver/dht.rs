@@ -78,11 +78,12 @@ impl HostDriver {
         }
     }
 
-    /// Keeps a provider that announced itself; libp2p has checked that it speaks for itself, and the store caps keys
-    /// and providers.
+    /// Keeps a provider that announced itself; libp2p has checked that it speaks for itself, and
+    /// the store caps keys and providers.
     ///
-    /// A provider is passed on only with an address. A DHT client announces none, as it has none confirmed, so it is
-    /// listed with those that it told through identify, or else with the one that its connection comes from.
+    /// A provider is passed on only with an address. A DHT client announces none, as it has none
+    /// confirmed, so it is listed with those that it told through identify, or else with the one
+    /// that its connection comes from.
     fn store_provider(&mut self, mut record: ProviderRecord) {
         let provider = record.provider;
         let Some(via) = self.announcer.address_of(&provider) else { return };
@@ -152,8 +153,8 @@ impl HostDriver {
     }
 }
 
-/// The addresses of a peer that the DHT told, as far as strangers are believed with whom connections run
-/// through `vias`.
+/// The addresses of a peer that the DHT told, as far as strangers are believed with whom
+/// connections run through `vias`.
 fn believed(told: Vec<Multiaddr>, vias: &[&Multiaddr]) -> impl Iterator<Item = Multiaddr> {
     told.into_iter().filter(move |addr| believable_from_any(addr, vias.iter().copied())).map(without_peer)
 }

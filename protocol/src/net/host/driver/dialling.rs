@@ -86,8 +86,9 @@ impl HostDriver {
             .condition(PeerCondition::NotDialing)
             .addresses(addrs.clone())
             .extend_addresses_through_behaviour()
-            // From a port of its own: two that dial each other from their listening ports at the same moment meet in one TCP
-            // connection that both believe to have opened, and whose handshake fails.
+            // From a port of its own: two that dial each other from their listening ports at
+            // the same moment meet in one TCP connection that both believe to have opened,
+            // and whose handshake fails.
             .allocate_new_port()
             .build();
         dial.under_way = Some(options.connection_id());

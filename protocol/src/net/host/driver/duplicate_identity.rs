@@ -14,8 +14,8 @@ use crate::net::behaviour::instance::Instance;
 
 /// The same peer is spoken of once in this time.
 const SAY_EVERY: Duration = Duration::from_secs(60 * 60);
-/// Peers that are spoken of in that time: strangers may have as many identities as they like, and must not
-/// fill the log.
+/// Peers that are spoken of in that time: strangers may have as many identities as they like, and
+/// must not fill the log.
 const MAX_SAID: usize = 32;
 
 /// The instances behind every open connection.

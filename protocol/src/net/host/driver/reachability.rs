@@ -45,7 +45,8 @@ impl HostDriver {
         self.reach_changed();
     }
 
-    /// A hub can be reached where it listens, which is for its keeper to see to; its relay tells those addresses to its guests.
+    /// A hub can be reached where it listens, which is for its keeper to see to; its relay tells
+    /// those addresses to its guests.
     pub(super) fn on_listening(&mut self, address: Multiaddr) {
         if self.mode == DhtMode::Server && !is_relayed(&address) {
             self.swarm.add_external_address(address);
@@ -119,8 +120,8 @@ impl HostDriver {
         self.relays.known.remove(&peer);
     }
 
-    /// Whether `listener` stood for a place at a relay; then another relay is asked for one. The one that closed it is asked again when it
-    /// identifies itself next.
+    /// Whether `listener` stood for a place at a relay; then another relay is asked for one. The
+    /// one that closed it is asked again when it identifies itself next.
     pub(super) fn lost_place(&mut self, listener: ListenerId) -> bool {
         let Some((peer, _)) = self.relays.place.take_if(|(_, place)| *place == listener) else {
             return false;
@@ -138,8 +139,8 @@ impl HostDriver {
         }
     }
 
-    /// Tells the handles, and acts on it: who cannot be reached is not listed in the DHT, and takes a place at a relay; who can, helps
-    /// others to find out.
+    /// Tells the handles, and acts on it: who cannot be reached is not listed in the DHT, and takes
+    /// a place at a relay; who can, helps others to find out.
     fn reach_changed(&mut self) {
         let reach = match self.mode {
             DhtMode::Server => Reach::Public,
@@ -168,7 +169,8 @@ impl HostDriver {
         self.tell_addresses();
     }
 
-    /// Tells the swarm, and so all peers, where others may reach us. It knows already what was found, but not what counts no more.
+    /// Tells the swarm, and so all peers, where others may reach us. It knows already what was
+    /// found, but not what counts no more.
     fn tell_swarm(&mut self) {
         let good = self.reachability.addresses();
         let told: Vec<Multiaddr> = self.swarm.external_addresses().cloned().collect();
@@ -189,7 +191,8 @@ impl HostDriver {
 
     fn take_place(&mut self) {
         let me = *self.swarm.local_peer_id();
-        // The next one in the order of names: others begin elsewhere, so that not all take places at the same relay.
+        // The next one in the order of names: others begin elsewhere, so that not all take places
+        // at the same relay.
         let Some(&peer) = self.relays.known.range(me..).chain(&self.relays.known).next() else { return };
         let direct = self.book.addresses(&peer).into_iter().find(|address| !is_relayed(address));
         let Some(address) = direct else { return };
@@ -199,7 +202,8 @@ impl HostDriver {
         }
     }
 
-    /// Tells the handles where we listen and where others may reach us. A place at a relay is a listener for the swarm only.
+    /// Tells the handles where we listen and where others may reach us. A place at a relay is a
+    /// listener for the swarm only.
     pub(super) fn tell_addresses(&self) {
         let listening: Vec<Multiaddr> =
             self.swarm.listeners().filter(|address| !is_relayed(address)).cloned().collect();

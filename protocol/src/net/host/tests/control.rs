@@ -159,7 +159,8 @@ async fn a_host_whose_events_nobody_reads_drops_requests_and_lives_on() {
         }
         hosts.push(host);
     }
-    // More were asked than may wait. Those beyond fail while nobody reads; the others are still served afterwards.
+    // More were asked than may wait. Those beyond fail while nobody reads; the others
+    // are still served afterwards.
     let excess = asking.len() - MAX_PENDING_REPLIES;
     eventually("the excess is dropped", || async {
         (asking.iter().filter(|task| task.is_finished()).count() >= excess).then_some(())

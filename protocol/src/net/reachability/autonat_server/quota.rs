@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::net::reachability::fixed_window::Allowance;
 
-/// Trials of one network within a [`MINUTE`]. A host has about four addresses to be tried, each twice; several may share a network.
+/// Trials of one network within a [`MINUTE`]. A host has about four addresses to be tried, each
+/// twice; several may share a network.
 pub(super) const MAX_TRIALS_PER_NETWORK: u32 = 32;
 /// Networks whose trials are counted. Others have to wait until the minute of one of them is over.
 pub(super) const MAX_NETWORKS: usize = 4096;

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 const KEPT: usize = 3;
 const CHUNKS: u8 = 4;
 
-/// Downloads with a disk of whole pieces and a machine that fetches what it is told. Plans and deltas wait until a test lets them go on.
+/// Downloads with a disk of whole pieces and a machine that fetches what it is told. Plans and
+/// deltas wait until a test lets them go on.
 struct Party {
     downloads: Downloads,
     disk: BTreeSet<ContentId>,
@@ -358,7 +359,8 @@ fn manifests_that_are_kept_in_another_order_than_they_came_are_all_planned_with(
 }
 
 proptest! {
-    /// Whatever happens in whatever order, versions are installed whole and in order, and the newest in the end.
+    /// Whatever happens in whatever order, versions are installed whole and in order, and the
+    /// newest in the end.
     #[test]
     fn the_newest_version_is_installed_in_the_end(seed in any::<[u8; 32]>()) {
         let mut draws = Draws::new(seed);

@@ -48,7 +48,8 @@ pub(super) struct Edges {
     traffic: Arc<StreamTraffic>,
     /// Bounded by the machine's neighbours.
     upstreams: BTreeMap<PublicKey, Upstream>,
-    /// Bounded by the machine, which refuses consumers beyond its limit, and by the host's connections before that.
+    /// Bounded by the machine, which refuses consumers beyond its limit, and by the
+    /// host's connections before that.
     consumers: BTreeMap<PublicKey, Consumer>,
     next_serial: u64,
 }

@@ -9,7 +9,8 @@ use super::Pacing;
 use super::stream::PacedStream;
 use super::wire_overhead::Framing;
 
-/// Wraps a connection of TCP or QUIC. Connections through a relay are not wrapped: they are streams of one that is.
+/// Wraps a connection of TCP or QUIC. Connections through a relay are not wrapped: they are streams
+/// of one that is.
 pub(in crate::net) struct PacedMuxer<M> {
     inner: M,
     pacing: Pacing,

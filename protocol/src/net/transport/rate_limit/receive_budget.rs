@@ -9,15 +9,17 @@ use std::time::Duration;
 /// How late timers are forgiven to fire at any cap.
 const LATE: Duration = Duration::from_millis(2);
 
-/// Groups that are to come of which it is reckoned that all may come at once, or a twenty-fifth of a second's where that is more. Many more are
-/// under way at high caps, and no such part of them comes at once (measured: three of those under way at 20 Mbit/s).
+/// Groups that are to come of which it is reckoned that all may come at once, or a twenty-fifth of
+/// a second's where that is more. Many more are under way at high caps, and no such part of them
+/// comes at once (measured: three of those under way at 20 Mbit/s).
 const GROUPS_AT_ONCE: u64 = 4;
 
 /// Says when something may be asked for.
 ///
-/// A bucket spreads it evenly. But what is asked for comes when its sender gets to it, and then a second may hold what was asked for in
-/// this one and in the one before. So nothing is asked for while it would be more than the cap lets through in a second, together with
-/// what has come within the last one and with what is still to come.
+/// A bucket spreads it evenly. But what is asked for comes when its sender gets to it, and then a
+/// second may hold what was asked for in this one and in the one before. So nothing is asked for
+/// while it would be more than the cap lets through in a second, together with what has come within
+/// the last one and with what is still to come.
 #[derive(Debug)]
 pub(super) struct ReceiveBudget {
     bucket: Bucket,
@@ -33,7 +35,8 @@ pub(super) struct ReceiveBudget {
 }
 
 impl ReceiveBudget {
-    /// Under a cap in bytes a second. A fifth of the twentieth that may be above it is left to what nobody here counts.
+    /// Under a cap in bytes a second. A fifth of the twentieth that may be above it is left to
+    /// what nobody here counts.
     pub(super) fn new(cap: u64) -> Self {
         let group = GROUP_BYTES as u64;
         let bucket = Bucket::new(cap - (group / 2).min(cap / 8));
@@ -57,7 +60,8 @@ impl ReceiveBudget {
 
     /// Takes room for so many bytes, which are asked for.
     pub(super) fn ask(&mut self, now: Duration, bytes: u64) {
-        // At the rate at which a second just does not get full. The pause after one that did would come again with every second.
+        // At the rate at which a second just does not get full. The pause after one that did would
+        // come again with every second.
         let rate = self.bucket.rate();
         let even = self.most.saturating_sub(self.due.min(self.at_once) + group_on_the_wire());
         let even = LastSecond::rate(even).clamp(rate / 4 * 3, rate).max(1);
@@ -166,7 +170,8 @@ mod tests {
     /// A cap of 8 Mbit/s, in bytes per second.
     const CAP: u64 = 1_000_000;
 
-    /// Asks for a group whenever there is room, `under_way` at most, each of which comes as much later as `delays` say in turn. When they came.
+    /// Asks for a group whenever there is room, `under_way` at most, each of which comes as much
+    /// later as `delays` say in turn. When they came.
     fn arrivals(cap: u64, under_way: usize, delays: &[Duration], until: Duration) -> Vec<Duration> {
         let (mut room, mut now) = (ReceiveBudget::new(cap), Duration::ZERO);
         let (mut coming, mut came) = (BTreeSet::new(), Vec::new());
@@ -233,7 +238,8 @@ mod tests {
             |room: &mut ReceiveBudget| room.begins(SECOND, group_on_the_wire()).saturating_sub(SECOND);
         let mut room = ReceiveBudget::new(4 * group_on_the_wire());
         room.due = 4 * group_on_the_wire();
-        // So many may not come within a second: only if nothing has come for one is it reckoned that they are late.
+        // So many may not come within a second: only if nothing has come for one is it reckoned
+        // that they are late.
         room.came(SECOND, group_on_the_wire());
         assert!(begins(&mut room) >= SECOND);
         room.given_up(3 * group_on_the_wire());

@@ -1,8 +1,9 @@
 //! Turns to ask for bulk.
 //!
-//! What is asked for comes, and at the speed of the sender's link. What were asked for beyond the cap would lie unread in the windows of the
-//! connections, and all that those hold may come within one second. So all who ask stand in one queue, and whoever is first waits until there
-//! is [room](super::receive_budget) for what it asks for.
+//! What is asked for comes, and at the speed of the sender's link. What were asked for beyond the
+//! cap would lie unread in the windows of the connections, and all that those hold may come within
+//! one second. So all who ask stand in one queue, and whoever is first waits until there is
+//! [room](super::receive_budget) for what it asks for.
 
 use super::receive_budget::{ReceiveBudget, group_on_the_wire};
 use super::wire_overhead::Framing;
@@ -85,8 +86,9 @@ struct Place<'a> {
 }
 
 impl RequestPermit<'_> {
-    /// Takes room for `bytes` that are then asked for, and puts them down as `due`; false when they are too many for what is left of the
-    /// turn. A turn always has room for the first, or what is longer than a turn would never be asked for.
+    /// Takes room for `bytes` that are then asked for, and puts them down as `due`; false when they
+    /// are too many for what is left of the turn. A turn always has room for the first, or what is
+    /// longer than a turn would never be asked for.
     pub(in crate::net) fn draw(&mut self, due: &mut OutstandingBytes, bytes: u64) -> bool {
         let Some(place) = &mut self.place else { return true };
         let bytes = wire_bytes(bytes);

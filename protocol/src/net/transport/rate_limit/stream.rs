@@ -14,8 +14,8 @@ use super::{Pacing, Shared};
 
 /// A stream whose bytes are drawn from the two buckets of a host.
 ///
-/// What is written is drawn before, what is read afterwards, for nobody knows how much there is to read. So every
-/// stream may be one draw ahead when it reads.
+/// What is written is drawn before, what is read afterwards, for nobody knows how much there is to
+/// read. So every stream may be one draw ahead when it reads.
 pub(in crate::net) struct PacedStream<S> {
     inner: S,
     pacing: Pacing,
@@ -64,7 +64,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
             shared.count_sent(framing.sent(written));
             return Poll::Ready(Ok(written));
         }
-        // A grant that the connection could not take in time is gone, or many of them could pass at once later.
+        // A grant that the connection could not take in time is gone, or many of them could
+        // pass at once later.
         if turn.granted == 0 || turn.from + BURST < shared.now() {
             let mut bucket = lane.bucket();
             turn.granted = buf.len().min(bucket.largest_draw());

@@ -23,9 +23,10 @@ async fn host(
     Host::start(HostConfig { listen, max_upload, max_download, ..client }).await.unwrap()
 }
 
-/// Opens streams, each of which is then written to and read from without an end. All are opened before: two streams that are not read as
-/// fast as they are written to fill the window that all streams of a QUIC connection share, and whoever comes later may wait for longer
-/// than an opening is waited for.
+/// Opens streams, each of which is then written to and read from without an end. All are opened
+/// before: two streams that are not read as fast as they are written to fill the window that all
+/// streams of a QUIC connection share, and whoever comes later may wait for longer than an
+/// opening is waited for.
 async fn flood(source: &Host, sink: &Host, accepted: &mut IncomingStreams, streams: usize) {
     let mut opened = Vec::new();
     for _ in 0..streams {
@@ -44,8 +45,9 @@ async fn flood(source: &Host, sink: &Host, accepted: &mut IncomingStreams, strea
     }
 }
 
-/// Sends `bytes` from one host to another over four streams, and checks that they took as long as the cap says. How well a cap is used
-/// depends on what else the machine does, so that is asked of the [token bucket](super::token_bucket) alone.
+/// Sends `bytes` from one host to another over four streams, and checks that they took as long as
+/// the cap says. How well a cap is used depends on what else the machine does, so that is asked of
+/// the [token bucket](super::token_bucket) alone.
 async fn keeps_to_the_cap(listen: &str, caps: (Option<u64>, Option<u64>)) {
     const BYTES: u64 = 2 * CAP;
     let (source, _source_events) = host(1, listen, caps.0, None).await;

@@ -7,22 +7,23 @@ use crate::snapshot::blocks::GROUP_BYTES;
 /// What may be drawn ahead of time after a pause, as time: 2.5 % of a second's bytes.
 pub(super) const BURST: Duration = Duration::from_millis(25);
 
-/// A draw is about as many bytes as the cap lets through in this time, so that whoever queues behind N others, waits
-/// for N times as long and no longer.
+/// A draw is about as many bytes as the cap lets through in this time, so that whoever queues
+/// behind N others, waits for N times as long and no longer.
 const TURN: Duration = Duration::from_millis(6);
 
 /// The smallest draw: what one packet carries.
 const SMALLEST_DRAW: usize = 1400;
 
-/// The largest draw, however high the cap: a group and the words around it, so that they leave as one. Each piece of a group costs its
-/// sender and its receiver a wake, and a timer.
+/// The largest draw, however high the cap: a group and the words around it, so that they leave as
+/// one. Each piece of a group costs its sender and its receiver a wake, and a timer.
 const LARGEST_DRAW: usize = GROUP_BYTES + 512;
 
 /// Says when bytes may pass so that they keep to a rate. Instants are durations since a common start.
 ///
-/// Draws are reservations: each gets the next free stretch of time and is told when that begins. So draws are served in
-/// their order, nobody starves, and one who reserved and went away holds nobody up. A stretch may be used a little
-/// early, [`BURST`] unless said otherwise, which pays for timers that fire late.
+/// Draws are reservations: each gets the next free stretch of time and is told when that begins.
+/// So draws are served in their order, nobody starves, and one who reserved and went away holds
+/// nobody up. A stretch may be used a little early, [`BURST`] unless said otherwise, which pays
+/// for timers that fire late.
 #[derive(Debug)]
 pub(super) struct Bucket {
     /// Bytes a second, at least 1.
@@ -30,8 +31,8 @@ pub(super) struct Bucket {
     burst: Duration,
     /// Until here, time is given away: to draws, and to what was counted beside them.
     taken_until: Duration,
-    /// When the next draw may begin whatever was counted: the last one takes twice its time until then. So half of the rate is left to
-    /// draws by whatever nobody holds back.
+    /// When the next draw may begin whatever was counted: the last one takes twice its time until
+    /// then. So half of the rate is left to draws by whatever nobody holds back.
     due: Duration,
 }
 

@@ -2,7 +2,8 @@
 
 use crate::net::transport::tls::{AROUND_RECORD, RECORD_BYTES};
 
-/// Bytes that a connection's layers add to what a stream carries, seen by a link with Ethernet headers and an MTU of
+/// Bytes that a connection's layers add to what a stream carries, seen by a link with Ethernet
+/// headers and an MTU of
 /// 1500. A narrower path costs a little more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Framing {
@@ -19,7 +20,8 @@ pub(super) struct Framing {
 }
 
 impl Framing {
-    /// TCP with timestamps (66 bytes with IPv4 and Ethernet); TLS records; and a yamux header of 12 bytes, which has a record of its own.
+    /// TCP with timestamps (66 bytes with IPv4 and Ethernet); TLS records; and a yamux header of 12
+    /// bytes, which has a record of its own.
     pub(super) const TCP: Self = Self {
         per_write: 12 + AROUND_RECORD as u64,
         record: RECORD_BYTES as u64,
@@ -38,15 +40,16 @@ impl Framing {
         bytes + bytes.div_ceil(self.packet) * self.per_packet
     }
 
-    /// What has come over the wire for `bytes` that were read. Reads know nothing of packets, so this is a share.
+    /// What has come over the wire for `bytes` that were read. Reads know nothing of packets, so
+    /// this is a share.
     pub(super) fn received(self, bytes: usize) -> u64 {
         let bytes = bytes as u64;
         bytes + bytes * self.per_packet / self.packet
     }
 }
 
-/// Acknowledgements: this part of what goes one way comes back the other way. Both TCP and QUIC acknowledge every other
-/// packet or less often.
+/// Acknowledgements: this part of what goes one way comes back the other way. Both TCP and QUIC
+/// acknowledge every other packet or less often.
 pub(super) const ACK_SHARE: u64 = 64;
 
 #[cfg(test)]

@@ -78,8 +78,8 @@ impl Hierarchies {
         self.v1.iter().cloned().chain(v2).flatten().collect()
     }
 
-    /// Makes a group: of version 2 where it has all controllers, else of version 1. Returns its directories for memory,
-    /// processes and processor time.
+    /// Makes a group: of version 2 where it has all controllers, else of version 1. Returns its
+    /// directories for memory, processes and processor time.
     pub(crate) fn make(&self, name: &str) -> io::Result<(Version, [PathBuf; 3])> {
         let missing =
             || io::Error::other("no hierarchy has the controllers memory, pids and cpuacct (or cpu)");
@@ -108,8 +108,8 @@ impl Hierarchies {
     }
 }
 
-/// A group of version 2 has children with controllers only while it has no processes itself. Ours has one, so its parent
-/// is tried as well: a service manager that delegates hands over a subtree.
+/// A group of version 2 has children with controllers only while it has no processes itself. Ours
+/// has one, so its parent is tried as well: a service manager that delegates hands over a subtree.
 fn make_v2(own: &Path, top: &Path, name: &str) -> io::Result<PathBuf> {
     let parent = own.parent().filter(|parent| parent.starts_with(top));
     let mut failure = io::Error::from(io::ErrorKind::NotFound);
@@ -138,8 +138,8 @@ fn make_v2_in(place: &Path, name: &str) -> io::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Makes the directory of a group. One that is there was left behind by a process that was killed and had the same
-/// number as this one; the kernel removes none in which something runs.
+/// Makes the directory of a group. One that is there was left behind by a process that was killed
+/// and had the same number as this one; the kernel removes none in which something runs.
 fn create(dir: &Path) -> io::Result<()> {
     match fs::create_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -8,8 +8,8 @@ use super::*;
 /// The longest body that is sent: the socket has to hold it, as nobody reads meanwhile.
 const MAX_BODY: usize = 32 << 10;
 
-/// Reads a message of this kind with this body as a zygote and as its host do, and panics unless what was read arrives a
-/// second time as it was.
+/// Reads a message of this kind with this body as a zygote and as its host do, and panics unless
+/// what was read arrives a second time as it was.
 pub(crate) fn zygote_message(kind: u8, body: &[u8]) {
     let (near, far) = UnixStream::pair().expect("sockets can be made");
     let body = &body[..body.len().min(MAX_BODY)];

@@ -9,7 +9,8 @@ fn exits(outcome: &RunOutcome, said: &str) {
     assert_eq!((outcome.end, text(outcome).as_str()), (End::Exited(0), said), "{outcome:?}");
 }
 
-/// Ended by a limit: bombs do not end themselves. Each fork that fails takes memory of the kernel for a moment.
+/// Ended by a limit: bombs do not end themselves. Each fork that fails takes memory of the
+/// kernel for a moment.
 fn goes_out(outcome: &RunOutcome) {
     assert!(matches!(outcome.end, End::CpuLimit | End::WallLimit | End::MemoryLimit), "{outcome:?}");
 }
@@ -36,7 +37,8 @@ fn a_run_has_its_processes_for_itself() {
     let host = limit(&std::fs::read_to_string("/proc/self/limits").unwrap());
     let outcome = shell("cat /proc/self/limits");
     if sandbox().report().proc {
-        // A resource limit would count what other runs of the same user have. What counts one run alone needs none.
+        // A resource limit would count what other runs of the same user have. What counts one
+        // run alone needs none.
         assert_eq!(limit(&text(&outcome)) == host, has_groups(), "{outcome:?}");
     }
 }

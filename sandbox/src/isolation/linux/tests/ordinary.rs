@@ -45,8 +45,8 @@ fn all_that_a_system_lacks_is_listed() {
 /// Runs the test that this is in a copy of this executable: as another user where this one is root,
 /// and with a filter of system calls.
 fn again(filter: Option<BpfProgram>) {
-    // The executable may lie where that user cannot go. Another process copies it: what this one has open for writing, a
-    // child of another test may have too, and then it cannot be executed.
+    // The executable may lie where that user cannot go. Another process copies it: what this one
+    // has open for writing, a child of another test may have too, and then it cannot be executed.
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let copy = dir.path().join("tests");

@@ -38,8 +38,8 @@ pub(super) fn keep_capabilities(kept: CapabilitySet) -> Result<(), StageFailure>
     set_capabilities(None, sets).at(Stage::Capabilities)
 }
 
-/// Forbids this process and its children all files but those of the root, to be read and executed, and `/work`; all
-/// TCP; and signals and abstract sockets to the outside.
+/// Forbids this process and its children all files but those of the root, to be read and executed,
+/// and `/work`; all TCP; and signals and abstract sockets to the outside.
 pub(super) fn landlock() -> Result<(), StageFailure> {
     let confine = || -> Result<RulesetStatus, RulesetError> {
         let status = Ruleset::default()

@@ -1,9 +1,10 @@
 //! Which system calls a program may make.
 //!
-//! An allow-list: any other call fails with `ENOSYS`, as on a kernel without it, which is what programs are written to
-//! cope with. `clone3` is among those, because its flags lie in memory where no filter can look; the C library falls
-//! back to `clone`, whose flags are looked at. Calls that only an attack makes end the program, and so do all calls of
-//! another architecture (the 32-bit one of x86).
+//! An allow-list: any other call fails with `ENOSYS`, as on a kernel without it, which is what
+//! programs are written to cope with. `clone3` is among those, because its flags lie in memory
+//! where no filter can look; the C library falls back to `clone`, whose flags are looked at. Calls
+//! that only an attack makes end the program, and so do all calls of another architecture (the
+//! 32-bit one of x86).
 
 mod calls;
 mod search;
@@ -109,7 +110,8 @@ fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendEr
     let prctls = PRCTLS.into_iter().map(|prctl| equals(0, prctl as u64)).collect::<Result<_, _>>()?;
     let without = |argument, flags| condition(argument, SeccompCmpOp::MaskedEq(flags), 0);
     let no_namespace = without(0, NAMESPACES)?;
-    // Two connected ends, which Rust's and Python's libraries speak to their own children through. They get no address.
+    // Two connected ends, which Rust's and Python's libraries speak to their own children through.
+    // They get no address.
     let pair = equals(0, libc::AF_UNIX as u64)?;
     Ok(BTreeMap::from([
         (libc::SYS_clone, vec![no_namespace]),
@@ -120,7 +122,8 @@ fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendEr
         (libc::SYS_prctl, prctls),
         (libc::SYS_socketpair, vec![pair]),
         (libc::SYS_personality, vec![equals(0, ASK_PERSONALITY)?]),
-        // In a user namespace the first process has the program's user. A limit of processor time would end it.
+        // In a user namespace the first process has the program's user. A limit of processor
+        // time would end it.
         (libc::SYS_prlimit64, vec![equals(0, ITSELF)?]),
         (libc::SYS_setpriority, vec![rule(&[(0, libc::PRIO_PROCESS.into()), (1, ITSELF)])?]),
         // The C library names the thread here even when it is the caller.

@@ -33,8 +33,8 @@ pub(super) fn live(
     };
     // When the host is gone, nobody needs to know.
     answer(&zygote.channel, &said).ok();
-    // SAFETY: the child of a fork ends without running its parent's destructors; the kernel kills what is left of
-    // the run.
+    // SAFETY: the child of a fork ends without running its parent's destructors; the kernel kills
+    // what is left of the run.
     unsafe { libc::_exit(0) }
 }
 

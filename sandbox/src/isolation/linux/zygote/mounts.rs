@@ -74,8 +74,8 @@ pub(super) fn scratch(bytes: u64, user: u32) -> Result<OwnedFd, StageFailure> {
 
 /// A `/proc` that shows the run's own processes and nothing of the system.
 ///
-/// It is made while the host's mounts are still in view: an ordinary user gets one only beside a `/proc` that hides no
-/// more than the new one does.
+/// It is made while the host's mounts are still in view: an ordinary user gets one only beside a
+/// `/proc` that hides no more than the new one does.
 pub(super) fn proc() -> Result<Detached, StageFailure> {
     let options = [("subset", "pid".to_owned()), ("hidepid", "invisible".to_owned())];
     let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
@@ -103,8 +103,8 @@ pub(super) fn filesystem(
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// A copy of a mount and what is mounted below it, that is nowhere yet: read-only, without devices, set-uid bits or
-/// news of later mounts.
+/// A copy of a mount and what is mounted below it, that is nowhere yet: read-only, without devices,
+/// set-uid bits or news of later mounts.
 pub(super) fn copy(source: &Path) -> io::Result<OwnedFd> {
     let tree = clone_tree(source)?;
     set_attributes(tree.as_fd(), libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;

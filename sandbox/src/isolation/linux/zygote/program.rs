@@ -33,12 +33,13 @@ pub(super) fn start(zygote: &Zygote, task: &PreparedJob, stdio: [OwnedFd; 3]) ->
     let (args, env) = (pointers(&task.args), pointers(&task.env));
     let mut birth = Birth { zygote, task, stdio, args, env };
     let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
-    // SAFETY: one past the end of the vector, which is the top of a stack that grows down, aligned to 16 bytes.
+    // SAFETY: one past the end of the vector, which is the top of a stack that grows down,
+    // aligned to 16 bytes.
     let top = unsafe { stack.as_mut_ptr().add(stack.len()) };
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: this process sleeps until the child has become the program or is gone, so that nobody else touches the
-    // shared memory meanwhile; stack and argument outlive that. The child has the process's only thread's place, so it
-    // may allocate.
+    // SAFETY: this process sleeps until the child has become the program or is gone, so that nobody
+    // else touches the shared memory meanwhile; stack and argument outlive that. The child has the
+    // process's only thread's place, so it may allocate.
     let pid = unsafe { libc::clone(be_born, top.cast(), flags, (&raw mut birth).cast()) };
     Pid::from_raw(pid).filter(|_| pid > 0).ok_or(Errno::AGAIN).at(Stage::PidNamespace)
 }
@@ -67,8 +68,8 @@ impl Birth<'_> {
         if let Err(failure) = self.prepare() {
             return failure;
         }
-        // SAFETY: the program's path is a C string, and both lists hold C strings of the task and end with a null
-        // pointer.
+        // SAFETY: the program's path is a C string, and both lists hold C strings of the task and
+        // end with a null pointer.
         unsafe { libc::execve(self.task.program.as_ptr(), self.args.as_ptr(), self.env.as_ptr()) };
         StageFailure {
             stage: Stage::Exec,
@@ -147,8 +148,9 @@ impl Birth<'_> {
         ];
         if self.zygote.setup.rlimits_only {
             wanted.push((Resource::As, limits.memory));
-            // This counts what all runs of a user have, so it stands back where a control group counts one run. It counts
-            // the first process too, and in a user namespace the zygote and what it forks.
+            // This counts what all runs of a user have, so it stands back where a control group
+            // counts one run. It counts the first process too, and in a user namespace the zygote
+            // and what it forks.
             wanted.push((Resource::Nproc, u64::from(limits.processes) + 4));
         }
         for (resource, most) in wanted {
@@ -162,8 +164,8 @@ impl Birth<'_> {
 
 /// Gives every signal its default action, and lets all through.
 fn reset_signals() {
-    // SAFETY: all-zero is the default action with an empty mask, and every number is tried; the kernel refuses those
-    // that cannot be set.
+    // SAFETY: all-zero is the default action with an empty mask, and every number is tried; the
+    // kernel refuses those that cannot be set.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         for signal in 1..=libc::SIGRTMAX() {

@@ -1,7 +1,8 @@
 //! The read-only roots that runs start from.
 //!
-//! A root is a mount namespace of its own: a small tmpfs with the system's directories bound into it. It is built once
-//! for every layout of job mounts; a run gets a copy of the namespace, in which only its own mounts are new.
+//! A root is a mount namespace of its own: a small tmpfs with the system's directories bound into
+//! it. It is built once for every layout of job mounts; a run gets a copy of the namespace, in
+//! which only its own mounts are new.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};

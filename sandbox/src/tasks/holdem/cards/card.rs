@@ -54,7 +54,8 @@ impl Card {
         Some(Self((rank * 4 + suit) as u8))
     }
 
-    /// Reads cards that are written without anything between them, such as `AhKd`; `??` is a card that nobody saw.
+    /// Reads cards that are written without anything between them, such as `AhKd`; `??` is a
+    /// card that nobody saw.
     ///
     /// # Errors
     /// When a pair of characters is no card.
@@ -108,8 +109,9 @@ impl Deck {
         self.cards.pop()
     }
 
-    /// Moves `count` cards, drawn at random, to the front of the rest, and shows them. The deck keeps all its cards, so that
-    /// many hands can be tried on it. Shows fewer when there are fewer.
+    /// Moves `count` cards, drawn at random, to the front of the rest, and shows them.
+    /// The deck keeps all its cards, so that many hands can be tried on it. Shows fewer
+    /// when there are fewer.
     pub fn sample(&mut self, count: usize, draws: &mut Draws) -> &[Card] {
         let count = count.min(self.cards.len());
         for i in 0..count {

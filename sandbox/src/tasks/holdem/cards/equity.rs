@@ -1,4 +1,5 @@
-//! How good a hand is before all cards are known: its share of the pot, estimated by dealing the rest many times.
+//! How good a hand is before all cards are known: its share of the pot, estimated by dealing
+//! the rest many times.
 
 use echo_protocol::wire::rng::Draws;
 
@@ -8,8 +9,9 @@ use crate::tasks::holdem::cards::evaluator::evaluate;
 /// The cards of a full board.
 const BOARD: usize = 5;
 
-/// The share of the pot, 0 to 1, that `hole` wins on average of `rounds` deals of the missing board cards and of unknown hands
-/// for `rivals` others who all stay to the end. A pot that is split counts by the share.
+/// The share of the pot, 0 to 1, that `hole` wins on average of `rounds` deals of the missing board
+/// cards and of unknown hands for `rivals` others who all stay to the end. A pot that is split
+/// counts by the share.
 pub fn equity(hole: [Card; 2], board: &[Card], rivals: usize, rounds: u32, draws: &mut Draws) -> f64 {
     let known: Vec<Card> = hole.iter().chain(board).copied().collect();
     let mut deck = Deck::without(&known);

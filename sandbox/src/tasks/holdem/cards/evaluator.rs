@@ -1,7 +1,7 @@
 //! What a hand is worth: the best five of up to seven cards.
 //!
-//! Exact, without tables: the four suits are four sets of ranks, and which ranks occur twice, three and four times
-//! follows from a few operations on them.
+//! Exact, without tables: the four suits are four sets of ranks, and which ranks occur twice, three
+//! and four times follows from a few operations on them.
 
 use crate::tasks::holdem::cards::card::Card;
 
@@ -37,8 +37,8 @@ const RANKS: u32 = 13;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Strength {
     category: Category,
-    /// The ranks that make the category, then those that decide between equal ones. Sets of equal size compare as
-    /// the sequences of their ranks from the highest.
+    /// The ranks that make the category, then those that decide between equal ones. Sets of equal
+    /// size compare as the sequences of their ranks from the highest.
     ranks: u32,
 }
 
@@ -69,7 +69,8 @@ fn straight(ranks: Ranks) -> Option<Ranks> {
     (starts != 0).then(|| highest(starts, 1) << 3)
 }
 
-/// The best five cards of `cards`, usually two of a seat's own and five of the board. Of fewer than five, what they make.
+/// The best five cards of `cards`, usually two of a seat's own and five of the board. Of fewer than
+/// five, what they make.
 pub fn evaluate(cards: impl IntoIterator<Item = Card>) -> Strength {
     let mut suits: [Ranks; 4] = [0; 4];
     for card in cards {

@@ -35,16 +35,17 @@ pub struct EpisodeConfig {
     pub stack: i64,
     /// Hands of an episode, 1 to [`MAX_HANDS`]. Default 1.
     pub hands: i64,
-    /// The most answers of the policy, 1 to [`MAX_TURNS`]; the rest of the hand is checked and folded without a penalty, and
-    /// no further hand is played. Default 16.
+    /// The most answers of the policy, 1 to [`MAX_TURNS`]; the rest of the hand is checked and
+    /// folded without a penalty, and no further hand is played. Default 16.
     pub turns: i64,
-    /// What a cut, malformed or illegal answer costs beside the check or fold that it becomes, in chips, at most a stack. The chips
-    /// go to nobody. Default 2.
+    /// What a cut, malformed or illegal answer costs beside the check or fold that it becomes, in
+    /// chips, at most a stack. The chips go to nobody. Default 2.
     pub penalty: i64,
-    /// Who has the other seats: 1 tight-passive, 2 loose-aggressive, 3 pot odds, 4 a language model; 0 draws one of the first
-    /// three for each seat. Default 0.
+    /// Who has the other seats: 1 tight-passive, 2 loose-aggressive, 3 pot odds, 4 a language
+    /// model; 0 draws one of the first three for each seat. Default 0.
     pub opponent: i64,
-    /// How the task writes states: 1 in few characters, for small policies, 0 with the rules and in words. Default 1.
+    /// How the task writes states: 1 in few characters, for small policies, 0 with the rules and
+    /// in words. Default 1.
     pub terse: i64,
 }
 
@@ -97,8 +98,8 @@ impl EpisodeConfig {
         vec![self.stack.unsigned_abs(); self.seats()]
     }
 
-    /// The least and the greatest return that an episode can have: every stack lost and every answer at fault, every stack
-    /// of the others won.
+    /// The least and the greatest return that an episode can have: every stack lost and every
+    /// answer at fault, every stack of the others won.
     pub fn returns(&self) -> (i64, i64) {
         let at_stake = self.hands * self.stack;
         (-at_stake - self.turns * self.penalty, at_stake * (self.players - 1))

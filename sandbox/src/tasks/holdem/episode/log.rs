@@ -43,8 +43,8 @@ pub struct LoggedTurn {
     pub action: Action,
     /// What was wrong with the answer.
     pub fault: Option<AnswerFault>,
-    /// r_t: by how much the policy's chips changed until its next decision or the end, less the penalty. The first one
-    /// includes what was posted before.
+    /// r_t: by how much the policy's chips changed until its next decision or the end, less the
+    /// penalty. The first one includes what was posted before.
     pub reward: i64,
 }
 
@@ -58,7 +58,8 @@ pub struct EpisodeLog {
 }
 
 impl EpisodeLog {
-    /// ℳ of eq. 15 and 16: the rules, then each state as a user message and each answer as an assistant message.
+    /// ℳ of eq. 15 and 16: the rules, then each state as a user message and each answer
+    /// as an assistant message.
     pub fn messages(&self) -> Vec<Message> {
         let turn = |turn: &LoggedTurn| {
             [asked(&turn.state), Message::new(MessageRole::Assistant, turn.answer.as_str())]

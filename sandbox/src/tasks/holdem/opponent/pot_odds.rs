@@ -13,8 +13,8 @@ const RAISES: f64 = 1.3;
 /// Raises are for two thirds of the pot, in percent.
 const SIZE: u64 = 67;
 
-/// Plays by equity: estimates its share of the pot against everybody who is left, calls when that is more than the pot odds ask
-/// for, and raises when it is well above a fair share.
+/// Plays by equity: estimates its share of the pot against everybody who is left, calls when that
+/// is more than the pot odds ask for, and raises when it is well above a fair share.
 #[derive(Debug, Clone, Copy)]
 pub struct PotOdds;
 

@@ -16,7 +16,8 @@ const STAYS: f64 = 0.62;
 /// The equity that is worth a raise, the smallest one.
 const RAISES: f64 = 0.88;
 
-/// Tight-passive: waits for good hands and calls with them; raises the least with nearly certain ones; never bluffs.
+/// Tight-passive: waits for good hands and calls with them; raises the least with nearly
+/// certain ones; never bluffs.
 #[derive(Debug, Clone, Copy)]
 pub struct TightPassive;
 

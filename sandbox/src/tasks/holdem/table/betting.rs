@@ -34,8 +34,8 @@ impl Betting {
         self.largest_raise = 0;
         self.short_run = 0;
         self.acted = vec![false; seats.len()];
-        // The first to act sits left of the largest blind or straddle, of the later one where two are equal. Without
-        // blinds that is left of the button.
+        // The first to act sits left of the largest blind or straddle, of the later one where two
+        // are equal. Without blinds that is left of the button.
         let blind = |seat| stakes.map_or(0, |stakes| stakes.blind(seat));
         let last = (0..seats.len()).max_by_key(|&seat| blind(seat)).unwrap_or(0);
         let mut reaches: Vec<u64> = seats.iter().filter(|player| !player.folded).map(Seat::reach).collect();

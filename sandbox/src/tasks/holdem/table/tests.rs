@@ -150,8 +150,8 @@ fn every_pot_is_split_on_its_own_with_its_odd_chip_to_the_left_of_the_button() {
 
 #[test]
 fn pots_that_only_losers_tell_apart_are_one() {
-    // Seats 2 and 3 tie; seats 1 and 4 lose all-ins of 8 and 9; seat 0 folds 1. Apart, pots of 33, 3 and 82 would give 17, 2
-    // and 41 chips to seat 2.
+    // Seats 2 and 3 tie; seats 1 and 4 lose all-ins of 8 and 9; seat 0 folds 1. Apart, pots of 33,
+    // 3 and 82 would give 17, 2 and 41 chips to seat 2.
     let holes = deal(&["AcAd", "2c3d", "KdQc", "KcQd", "2d3c"], "As9h8d7cTs");
     let mut table = Table::new(&Stakes::blinds(5, 1, 2, 0), &[50, 8, 50, 50, 9], holes).unwrap();
     play(&mut table, &[to(50), CALL, CALL, FOLD, CALL]);

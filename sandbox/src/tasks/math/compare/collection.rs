@@ -44,7 +44,8 @@ impl Comparison<'_> {
         }
     }
 
-    /// Compares members one by one. A gold set has no order; a gold tuple wants its order, of a set the written one.
+    /// Compares members one by one. A gold set has no order; a gold tuple wants its order, of a
+    /// set the written one.
     fn same_members(&self, gold: &Members<'_>, prediction: &Members<'_>) -> bool {
         if gold.ordered {
             return gold.all.len() == prediction.all.len()

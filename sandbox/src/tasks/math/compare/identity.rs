@@ -1,5 +1,5 @@
-//! Whether two terms are the same function of their variables: they are worked out at seeded points, exactly where
-//! that is possible.
+//! Whether two terms are the same function of their variables: they are worked out at seeded
+//! points, exactly where that is possible.
 
 use super::super::budget::StepBudget;
 use super::super::evaluate::{Value, VariableValues, evaluate};
@@ -33,8 +33,9 @@ pub(super) fn same(gold: &Expr, prediction: &Expr, budget: &StepBudget) -> bool 
     })
 }
 
-/// Whether `same` holds at enough points and fails at none; `None` means that it says nothing. Where it says nothing at
-/// fractions, as of factorials, natural numbers are tried. Where the budget ends, it is false.
+/// Whether `same` holds at enough points and fails at none; `None` means that it says nothing.
+/// Where it says nothing at fractions, as of factorials, natural numbers are tried. Where the
+/// budget ends, it is false.
 pub(super) fn agree(
     symbols: &[Symbol],
     budget: &StepBudget,
@@ -78,8 +79,8 @@ fn same_values(gold: &Value, prediction: &Value) -> Option<bool> {
     }
 }
 
-/// Small fractions that depend on the name and the point's number alone, positive at even points, of either sign at odd
-/// ones; or their numerators.
+/// Small fractions that depend on the name and the point's number alone, positive at even points,
+/// of either sign at odd ones; or their numerators.
 fn assignment(symbols: &[Symbol], point: u64, natural: bool) -> VariableValues {
     let values = symbols.iter().map(|symbol| {
         let seed = seed(&format!("{point} {}", symbol.name));

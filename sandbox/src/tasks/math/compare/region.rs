@@ -1,6 +1,7 @@
 //! Sets of real numbers, given as sets or as the inequalities that describe them.
 //!
-//! Two of them are the same if they agree at every point where one of them may begin or end, and between these points.
+//! Two of them are the same if they agree at every point where one of them may begin or end,
+//! and between these points.
 
 use super::super::budget::StepBudget;
 use super::super::evaluate::{self, VariableValues};
@@ -15,14 +16,16 @@ const TOLERANCE: f64 = 1e-9;
 /// How near to a better known root a place is where two curves seem to touch.
 const TOUCHING: f64 = 1e-4;
 
-/// Roots are looked for between -sinh(16) and sinh(16), about ±4.4 million, at this many steps to either side.
+/// Roots are looked for between -sinh(16) and sinh(16), about ±4.4 million, at this many
+/// steps to either side.
 const STEPS: i32 = 192;
 
 /// How often a step in which there is a root is halved.
 const HALVINGS: u32 = 80;
 
-/// Whether two sets, or a set and what inequalities in one variable describe, have the same members. `None` where that
-/// cannot be told, as of sets that are not made of intervals and numbers.
+/// Whether two sets, or a set and what inequalities in one variable describe, have
+/// the same members. `None` where that cannot be told, as of sets that are not made
+/// of intervals and numbers.
 pub(super) fn same(left: &Expr, right: &Expr, budget: &StepBudget) -> Option<bool> {
     let regions = [Region::new(left, budget)?, Region::new(right, budget)?];
     let mut ends = Vec::new();
@@ -205,7 +208,8 @@ fn roots(sides: impl Fn(f64) -> Option<(f64, f64)>, ends: &mut Vec<f64>) {
         }
         let lowest = lowest(|x| f(x).map_or(f64::INFINITY, f64::abs), left.0, right.0);
         let touches = sides(lowest).is_some_and(|(left, right)| near(left, right));
-        // Where two curves touch is known to half of the digits only: a root that is known better stays alone.
+        // Where two curves touch is known to half of the digits only: a root that is
+        // known better stays alone.
         if touches && !ends.iter().any(|end| (end - lowest).abs() <= TOUCHING * lowest.abs().max(1.0)) {
             ends.push(lowest);
         }

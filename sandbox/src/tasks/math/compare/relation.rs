@@ -40,8 +40,8 @@ impl Comparison<'_> {
             || (same_kind && gold.kind == RelationKind::Equal && self.same_solutions(gold, prediction))
     }
 
-    /// Whether two equations in several variables have the same solutions: solved for a variable in which both are
-    /// linear they give the same, or they differ by a factor.
+    /// Whether two equations in several variables have the same solutions: solved for a variable in
+    /// which both are linear they give the same, or they differ by a factor.
     fn same_solutions(&self, gold: &Relation, prediction: &Relation) -> bool {
         let (gold, prediction) =
             (difference(&gold.left, &gold.right), difference(&prediction.left, &prediction.right));

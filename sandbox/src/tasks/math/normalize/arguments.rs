@@ -2,7 +2,8 @@
 
 use super::enclosed;
 
-/// `\frac13` → `\frac{1}{3}`, `\sqrt3` and `\sqrt(3)` → `\sqrt{3}`, `x^(2)` → `x^{2}`, `\log_28` → `\log_{2}{8}`.
+/// `\frac13` → `\frac{1}{3}`, `\sqrt3` and `\sqrt(3)` → `\sqrt{3}`, `x^(2)` →
+/// `x^{2}`, `\log_28` → `\log_{2}{8}`.
 pub(super) fn brace(formula: &str) -> String {
     let mut out = String::with_capacity(formula.len() + 16);
     let mut rest = formula;
@@ -99,8 +100,8 @@ fn fraction<'a>(text: &'a str, out: &mut String) -> Option<&'a str> {
     Some(after)
 }
 
-/// The inside of an argument with its own arguments braced. What is nested deep is left as it is: each level would copy
-/// its inside once more.
+/// The inside of an argument with its own arguments braced. What is nested deep is left as it is:
+/// each level would copy its inside once more.
 fn brace_nested(inner: &str) -> String {
     const MAX_NESTED: usize = 8;
     let nested = inner.matches("frac").count() + inner.matches('(').count();

@@ -4,8 +4,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What counts as a unit at the end of an answer, with a plural -s or -es allowed; the dots stand for any character.
-/// The reference's list, which was gathered from the answers of word problems and has oddities.
+/// What counts as a unit at the end of an answer, with a plural -s or -es allowed; the dots
+/// stand for any character. The reference's list, which was gathered from the answers of word
+/// problems and has oddities.
 const UNITS: &[&str] = &[
     " m east",
     "a .",
@@ -165,7 +166,8 @@ pub(super) fn strip(text: &str) -> String {
     kept
 }
 
-/// The text before a `\text{...}` or `\mbox{...}` that reaches to the end, an exponent aside: `15\text{ cm}^2`.
+/// The text before a `\text{...}` or `\mbox{...}` that reaches to the end, an
+/// exponent aside: `15\text{ cm}^2`.
 fn without_text(text: &str) -> Option<&str> {
     let start = ["\\text{", "\\mbox{"].iter().filter_map(|command| text.find(command)).min()?;
     let body = strip_square(&text[start..]);

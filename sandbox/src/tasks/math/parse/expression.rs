@@ -36,7 +36,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A product. Without `functions`, only its first factor may be one: `\sin x \cos x` is no `\sin(x \cos x)`.
+    /// A product. Without `functions`, only its first factor may be one: `\sin x \cos x` is
+    /// no `\sin(x \cos x)`.
     pub(super) fn product(&mut self, functions: bool) -> Option<SharedExpr> {
         let mut left = self.signed(functions)?;
         loop {

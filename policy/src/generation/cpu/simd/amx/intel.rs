@@ -59,7 +59,8 @@ impl Amx {
         task(&unit)
     }
 
-    /// Transposes the lines of up to sixteen tokens, two bf16 staying together; those that are not there are zeros.
+    /// Transposes the lines of up to sixteen tokens, two bf16 staying together; those that are
+    /// not there are zeros.
     pub(crate) fn transpose<'a>(self, line_of: impl Fn(usize) -> Option<&'a Line>, tile: &mut Tile) {
         const ZEROS: Line = Line([0.0; LANES]);
         let lines = std::array::from_fn(|token| line_of(token).unwrap_or(&ZEROS));
@@ -81,8 +82,9 @@ fn is_there() -> bool {
     __cpuid_count(7, 0).edx & BF16_AND_TILES == BF16_AND_TILES && state & TILE_STATE == TILE_STATE
 }
 
-/// Asks the system for the memory that it keeps the registers in, for all threads: they are large, so it wants to be asked. It refuses where a
-/// thread's stack for signals is too small for them, and from now on refuses such stacks; those of Rust's threads are large enough.
+/// Asks the system for the memory that it keeps the registers in, for all threads: they are large,
+/// so it wants to be asked. It refuses where a thread's stack for signals is too small for them,
+/// and from now on refuses such stacks; those of Rust's threads are large enough.
 #[cfg(target_os = "linux")]
 fn is_granted() -> bool {
     const REQUEST: i64 = 0x1023;
@@ -115,8 +117,9 @@ impl Unit {
         transposed
     }
 
-    /// The products of [`PAIR`] rows with the tokens of two tiles, over as many inputs as these are long; and asks for the memory of `ahead` meanwhile,
-    /// unless the rows themselves have yet to be read. Where both tiles are the same, the sums of the second are zeros.
+    /// The products of [`PAIR`] rows with the tokens of two tiles, over as many inputs as these are
+    /// long; and asks for the memory of `ahead` meanwhile, unless the rows themselves have yet to
+    /// be read. Where both tiles are the same, the sums of the second are zeros.
     ///
     /// Panics when a row is shorter than the inputs, or tiles are not equally many.
     pub(crate) fn multiply(&self, rows: AmxRows<'_>, x: [&[Tile]; 2], ahead: &[u8], sums: &mut Sums) {
@@ -148,8 +151,8 @@ impl Unit {
         }
     }
 
-    /// Puts sixteen numbers into cells. For other threads these are accesses without order: the processor splits no number that lies at a
-    /// multiple of its size.
+    /// Puts sixteen numbers into cells. For other threads these are accesses without order: the
+    /// processor splits no number that lies at a multiple of its size.
     pub(crate) fn put(&self, line: &Line, cells: &[AtomicU32; LANES], how: Put) {
         // SAFETY: the processor has AVX-512 F.
         unsafe { put(line, cells, how) };
@@ -158,8 +161,9 @@ impl Unit {
 
 impl Drop for Unit {
     fn drop(&mut self) {
-        // SAFETY: the unit is there; nobody uses its registers any more. What is not in use need not be kept when threads change. The fence is
-        // for what was streamed, which others may read from now on.
+        // SAFETY: the unit is there; nobody uses its registers any more. What is not in use need
+        // not be kept when threads change. The fence is for what was streamed, which others may
+        // read from now on.
         unsafe {
             asm!(
                 "tilerelease",
@@ -176,8 +180,9 @@ impl Drop for Unit {
 /// The products of two tiles of rows with those of tokens, step by step.
 ///
 /// # Safety
-/// The unit is ready. The rows begin at `weights` and every `stride` bytes behind; of each, 64 bytes can be read every `step` bytes, as often as
-/// either `x` has tiles, which are equally many and not none.
+/// The unit is ready. The rows begin at `weights` and every `stride` bytes behind; of each, 64
+/// bytes can be read every `step` bytes, as often as either `x` has tiles, which are equally
+/// many and not none.
 unsafe fn side_by_side(
     weights: [*const u8; 2],
     stride: usize,
@@ -187,7 +192,8 @@ unsafe fn side_by_side(
     sums: &mut Sums,
 ) {
     let pace = ahead.len().div_ceil(size_of::<Line>()).div_ceil(x[0].len());
-    // SAFETY: the caller's promise, and that tiles have sixteen lines: four of them are `sums`. Memory is asked for without being read.
+    // SAFETY: the caller's promise, and that tiles have sixteen lines: four of them are `sums`.
+    // Memory is asked for without being read.
     unsafe {
         asm!(
             "tilezero tmm0",
@@ -244,7 +250,8 @@ unsafe fn side_by_side(
     }
 }
 
-/// The products of a tile of rows with those of tokens; their sums are the lines of every other row, from the first or the second on.
+/// The products of a tile of rows with those of tokens; their sums are the lines of every other
+/// row, from the first or the second on.
 ///
 /// # Safety
 /// As for [`side_by_side`], of sixteen rows from `weights` on.

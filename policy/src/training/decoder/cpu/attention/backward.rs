@@ -1,4 +1,5 @@
-//! The way back through attention. One task has one key head of one sequence, and so owns every sum that it adds to.
+//! The way back through attention. One task has one key head of one sequence, and so owns every sum
+//! that it adds to.
 
 use rayon::prelude::*;
 use std::ops::Range;

@@ -72,7 +72,8 @@ fn results_are_those_of_the_definition() {
     }
 }
 
-/// Finite differences through the whole decoder see one tile only; this is what holds the borders of tiles to them.
+/// Finite differences through the whole decoder see one tile only; this is what holds the borders
+/// of tiles to them.
 #[test]
 fn borders_of_tiles_do_not_matter() {
     let sequences = [0..7, 7..8, 8..20];

@@ -243,8 +243,8 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_select,
 ];
 
-/// What no judged program has a use for: looking into other processes, mounts and namespaces, and the rest of the
-/// kernel that only administrators and exploits touch.
+/// What no judged program has a use for: looking into other processes, mounts and namespaces, and
+/// the rest of the kernel that only administrators and exploits touch.
 pub(super) const ATTACKS: &[libc::c_long] = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,

@@ -1,8 +1,9 @@
 //! A filter that finds the number of a call by bisection.
 //!
-//! When a filter is installed, the kernel tries it on every call that there is, to remember which are always allowed. A
-//! list that is gone through from its begin, as `seccompiler` makes it, took a third of a short run for that. So a
-//! balanced search stands in front, and only calls whose arguments matter go on to the list.
+//! When a filter is installed, the kernel tries it on every call that there is, to remember which
+//! are always allowed. A list that is gone through from its begin, as `seccompiler` makes it, took
+//! a third of a short run for that. So a balanced search stands in front, and only calls whose
+//! arguments matter go on to the list.
 
 use std::collections::BTreeMap;
 

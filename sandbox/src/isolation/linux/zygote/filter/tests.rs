@@ -8,7 +8,8 @@ use super::{REFUSED, calls, compile};
 /// The longest program that the kernel takes.
 const MAX_INSTRUCTIONS: usize = 4096;
 
-/// The most steps from a call to a verdict without arguments: what the kernel does for every call at every start.
+/// The most steps from a call to a verdict without arguments: what the kernel does for every
+/// call at every start.
 const MAX_STEPS: usize = 24;
 
 /// What the program returns for a call, and after how many steps.
