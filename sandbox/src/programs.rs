@@ -4,7 +4,8 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use echo_sandbox::programs::checkers::Checker;
-//! use echo_sandbox::programs::{Checking, Judge, Language, JudgeOptions, Submission, Suite, Test, TestStore, ProgramVerdict};
+//! use echo_sandbox::programs::{Checking, Judge, JudgeOptions, Language, ProgramVerdict};
+//! use echo_sandbox::programs::{Submission, Suite, Test, TestStore};
 //! use echo_sandbox::isolation::{Requirements, Sandbox};
 //!
 //! let sandbox = Arc::new(Sandbox::open(&Requirements::default())?);

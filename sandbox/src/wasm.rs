@@ -28,8 +28,8 @@
 //! | `longest_response` | `() -> i32` | the most characters that an answer needs, 1 to [`MAX_TEXT_CHARS`] |
 //! | `alloc` | `(len) -> i32` | the address of `len` bytes that the host may write to; they stay the host's |
 //! | `prompt` | `(seed) -> i64` | the text of the prompt; `seed` is the address of 32 bytes |
-//! | `reward` | `(seed, response, len, finished) -> f32` | what the response is worth, within [0, 1]; `finished` is 0 when it was cut by length |
-//! | `metadata` (optional) | `() -> i64` | called once after `reward`: a text, empty or a flat JSON object of numbers, strings and truth values, the task's part of Ω |
+//! | `reward` | `(seed, response, len, finished) -> f32` | in [0, 1]; `finished` is 0 for a cut response |
+//! | `metadata` (optional) | `() -> i64` | the task's part of Ω: empty or a flat JSON object |
 //! | `solution` (optional) | `(seed) -> i64` | the text of a right answer, for the supervised warm-up |
 //!
 //! A response counts as right when its reward is 1. Seeds are uniform bytes. Other exports are ignored.

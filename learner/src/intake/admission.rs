@@ -7,9 +7,12 @@
 //! | [`Admission::check_frame`], before the bytes are read | size |
 //! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
 //! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
-//! | [`Admission::judge`], pure, may take long | task rules (the episode is played again), reward recomputed |
-//! | the [sampling audit](crate::verification::sampling_audit), by the learner or by [verifiers](crate::verification::panel), as often as the node's record says | how tokens were drawn |
+//! | [`Admission::judge`], pure, may be slow | task rules (the episode replayed), reward recomputed |
+//! | the [sampling audit], by the learner or by [verifiers] | how tokens were drawn |
 //! | [`Admission::admit`], look-ups again | those of `screen`, then into the buffer's stage |
+//!
+//! [sampling audit]: crate::verification::sampling_audit
+//! [verifiers]: crate::verification::panel
 //!
 //! Where judging runs programs ([`Admission::runs_programs`]), the learner's audit comes before
 //! it, in full or of one trajectory as the record says: nobody has this machine run what the

@@ -2,10 +2,10 @@
 //!
 //! | name in `receipts/` | what |
 //! |---|---|
-//! | `RUN.receipts` | the run's signed charter, then a signed receipt for each accepted group, as frames; only ever appended to |
+//! | `RUN.receipts` | the signed charter, then a signed receipt for each group; append-only |
 //! | `RUN.older` | the file before, when one has become too long; the one before that is gone |
 //! | `RUN.damaged` | a copy of the first, made when that could not be read to its end |
-//! | `RUN-of-KEY.receipts`, `RUN-of-KEY.older` | the receipts of another identity, which worked in this directory before |
+//! | `RUN-of-KEY.receipts`, `RUN-of-KEY.older` | receipts of an identity that was here before |
 //! | `RUN.refused.json` | how many groups were refused, by reason, and the last of each |
 //!
 //! `RUN` is the run's id. A file of receipts is all that somebody needs to check them ([`verify`]):

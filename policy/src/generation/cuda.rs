@@ -6,9 +6,9 @@
 //!
 //! **Precisions.** [`Precision::F32`]: weights as they were published, everything else f32,
 //! products of fused multiply-adds.
-//! [`Precision::Bf16`]: the operands of products with weights are bf16, multiplied on tensor cores with sums in f32. Norms, keys and values,
-//! softmax and draws are f32 or wider in both: the recipes are those that whoever checks the tokens
-//! repeats on a processor.
+//! In [`Precision::Bf16`], the operands of products with weights are bf16, multiplied on tensor
+//! cores with sums in f32. Norms, keys and values, softmax and draws are f32 or wider in both: the
+//! recipes are those that whoever checks the tokens repeats on a processor.
 //!
 //! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the
 //! token was fed alone or in a batch, in one call with its prompt or in a later one, with a shared

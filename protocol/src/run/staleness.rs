@@ -13,10 +13,10 @@
 //!
 //! | [`StalenessMode`] | S | κ | η | what it is like |
 //! |---|---|---|---|---|
-//! | on-policy | 0 | 1 | 0 | every token of a batch was produced by the very policy that is updated. The learner waits for all of its rollouts, and nodes wait for the learner |
-//! | one-step | 1 | 1 | 1 | while a batch is trained on, the next one is generated under the policy before the update |
+//! | on-policy | 0 | 1 | 0 | learner and nodes wait for each other; no token is old |
+//! | one-step | 1 | 1 | 1 | the next batch is generated while one is trained on |
 //! | bounded | any | 1 to S+1 | 0 to S | ECHO-2, with S = 3 and κ = 2 by default |
-//! | unbounded | ∞ | any | ∞ | nothing is ever too old; only the limits of leases and of the buffer hold nodes back |
+//! | unbounded | ∞ | any | ∞ | nothing is too old; only leases and buffer limit nodes |
 
 use crate::run::version::PolicyVersion;
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,9 @@
 //!
 //! | form | marked by | prompt | reward |
 //! |---|---|---|---|
-//! | HumanEval | `entry_point` | `prompt`, the beginning of a program | `test`, which defines `check(candidate)` |
+//! | HumanEval | `entry_point` | a program's beginning | `test` with `check(candidate)` |
 //! | MBPP | `test_list` | `text`, and the first of the asserts | `test_list`, after `test_setup_code` |
-//! | tests | `tests` | `prompt` | what the program writes to `input` is as good as `output`, or a checker of the author says so |
+//! | tests | `tests` | `prompt` | output equals `output`, or a checker accepts it |
 
 use std::iter;
 use std::time::Duration;
