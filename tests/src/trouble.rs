@@ -85,7 +85,7 @@ pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<CommandR
     if !left_out.is_empty() {
         console.say(format!("{} scenarios are left out: only root can play them", left_out.len()));
     }
-    let binaries = Binaries::locate_or_build(console, false).await?;
+    let binaries = Binaries::fresh(console).await?;
     std::fs::create_dir_all(&trouble.dir).with_context(|| trouble.dir.display().to_string())?;
     let (since, total) = (Instant::now(), scenarios.len());
     console.say(format!("{total} scenarios, {} at once", trouble.at_once));

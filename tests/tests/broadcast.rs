@@ -33,7 +33,7 @@ fn small(modes: &[RaceMode]) -> Broadcast {
 
 async fn run(broadcast: Broadcast) -> serde_json::Value {
     let console = Console::new(true);
-    Binaries::locate_or_build(&console, false).await.unwrap();
+    Binaries::fresh(&console).await.unwrap();
     let report = broadcast::run(broadcast, &console).await.unwrap();
     assert!(report.passed, "{:#}", report.json);
     report.json

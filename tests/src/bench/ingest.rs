@@ -76,7 +76,7 @@ struct Round {
 /// # Errors
 /// When something cannot be started, a group is refused, or one that was acknowledged is not in the store.
 pub async fn run(bench: IngestBench, console: &Console) -> anyhow::Result<CommandReport> {
-    Binaries::locate_or_build(console, false).await?;
+    Binaries::fresh(console).await?;
     let mut rounds = Vec::new();
     for number in 1..=bench.rounds {
         let round = measure(&bench).await?;

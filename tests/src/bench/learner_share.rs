@@ -159,7 +159,7 @@ fn released_early(metrics: &Path) -> anyhow::Result<BTreeSet<u64>> {
 /// When something cannot be started, a group is refused, an update does not come, or
 /// offering ended too early.
 pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<CommandReport> {
-    Binaries::locate_or_build(console, false).await?;
+    Binaries::fresh(console).await?;
     let scratch = tempfile::tempdir()?;
     let crew = BenchClients::assemble(scratch.path(), &run_file(&bench), CLIENTS, 0, "").await?;
     let metrics = crew.network.layout().metrics();

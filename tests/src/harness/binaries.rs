@@ -65,12 +65,13 @@ impl Binaries {
         self.node.with_file_name(format!("echo-lab{EXE_SUFFIX}"))
     }
 
-    /// The programs, built first when one is missing or when `rebuild` asks for it.
+    /// The programs. Where cargo builds this one, cargo builds the others first, so that none is
+    /// stale. Beside a copy, as in a kit, they are what lies there.
     ///
     /// # Errors
-    /// When the build fails, or the programs are not where builds put them.
-    pub async fn locate_or_build(console: &Console, rebuild: bool) -> anyhow::Result<Self> {
-        if rebuild || matches!(Self::locate(), Err(BinariesError::Missing(_))) {
+    /// When the build fails, or a program is not beside this one.
+    pub async fn fresh(console: &Console) -> anyhow::Result<Self> {
+        if cargo::own_profile().is_some() {
             cargo::build_binaries(console).await?;
         }
         Ok(Self::locate()?)

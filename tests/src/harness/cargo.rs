@@ -23,6 +23,18 @@ pub fn workspace_root() -> PathBuf {
     here.parent().map_or_else(|| here.clone(), Path::to_owned)
 }
 
+/// The profile that cargo built this program in, by its folder: `debug` or `release`. `None` where
+/// this is a copy that lies elsewhere, or where the workspace is gone.
+pub fn own_profile() -> Option<String> {
+    let own = env::current_exe().ok()?;
+    let beside = own.parent()?;
+    let folder = if beside.ends_with("deps") { beside.parent()? } else { beside };
+    // Cargo marks the root of its builds so that backups leave them out.
+    let is_cargos =
+        folder.parent()?.join("CACHEDIR.TAG").is_file() && workspace_root().join("Cargo.toml").is_file();
+    is_cargos.then(|| folder.file_name()?.to_str().map(str::to_owned))?
+}
+
 /// A call of cargo at the root of the workspace: the cargo that runs us, or else the one on the path.
 pub fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -44,7 +56,11 @@ pub fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
 /// # Errors
 /// When cargo cannot be started or the build fails; what the compiler says is on the standard error by then.
 pub async fn build_binaries(console: &Console) -> anyhow::Result<()> {
-    build("all binaries", &["build", "--workspace", "--bins"], console).await
+    let mut words = vec!["build", "--workspace", "--bins"];
+    if own_profile().is_some_and(|profile| profile == "release") {
+        words.push("--release");
+    }
+    build("all binaries", &words, console).await
 }
 
 /// Builds every test of the workspace, without running any.
@@ -69,6 +85,11 @@ async fn build(what: &str, words: &[&str], console: &Console) -> anyhow::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_test_knows_the_profile_that_it_was_built_in() {
+        assert_eq!(own_profile().as_deref(), Some(if cfg!(debug_assertions) { "debug" } else { "release" }));
+    }
 
     #[test]
     fn the_root_is_the_workspace() {

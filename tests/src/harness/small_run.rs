@@ -64,7 +64,7 @@ fn settings(updates: u32, changes: &[(&str, &str, Value)]) -> anyhow::Result<Tab
 }
 
 async fn start_settings(dir: &Path, settings: Table) -> anyhow::Result<TestNetwork> {
-    let binaries = Binaries::locate_or_build(&Console::new(true), false).await?;
+    let binaries = Binaries::fresh(&Console::new(true)).await?;
     TestNetwork::start(NetworkConfig {
         binaries,
         dir: dir.to_owned(),

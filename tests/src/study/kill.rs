@@ -78,7 +78,7 @@ struct Outcome {
 /// # Errors
 /// When something cannot be built, started or read, or a learner ends or hangs where it should not.
 pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<CommandReport> {
-    let binaries = Binaries::locate_or_build(console, false).await?;
+    let binaries = Binaries::fresh(console).await?;
     let scratch = tempfile::tempdir()?;
     let home = |name: &str| scratch.path().join(name);
     let (calm, disturbed) = (RunDir::new(&home("undisturbed")), RunDir::new(&home("killed")));

@@ -66,7 +66,7 @@ const VALUES: [&str; 3] = ["memory_bytes", "descriptors", "threads"];
 /// # Errors
 /// When it cannot be played to its end.
 pub async fn run(soak: Soak, console: &Console) -> anyhow::Result<CommandReport> {
-    let binaries = Binaries::locate_or_build(console, false).await?;
+    let binaries = Binaries::fresh(console).await?;
     let _ = std::fs::remove_dir_all(&soak.dir);
     std::fs::create_dir_all(&soak.dir)?;
     let mut stage = TroubledNetwork::open(&Scenario::of_nodes("soak", NODES), binaries, &soak.dir).await?;
