@@ -7,11 +7,13 @@ use echo_bootstrap::node::{self, BootNodeConfig, IDENTITY_FILE};
 use echo_protocol::net::{Multiaddr, peer_id_of};
 use echo_protocol::program::output::{self, note, print};
 use echo_protocol::program::signals::Signals;
+use echo_protocol::program::version::version;
 use echo_protocol::program::{clock, keyfile};
 use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -40,9 +42,12 @@ Before the list expires, raise its version and sign it again.";
 const LISTEN_QUIC: &str = "/ip4/0.0.0.0/udp/4160/quic-v1";
 const LISTEN_TCP: &str = "/ip4/0.0.0.0/tcp/4160";
 
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| version(env!("CARGO_PKG_VERSION"), option_env!("ECHO_COMMIT"), None));
+
 /// Boot node of an Echo network, and the tool that signs its peer lists.
 #[derive(Debug, Parser)]
-#[command(name = "echo-bootstrap", version, after_help = EXAMPLES)]
+#[command(name = "echo-bootstrap", version = VERSION.as_str(), after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,

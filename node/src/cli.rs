@@ -6,8 +6,10 @@
 pub mod verify_server;
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
+use echo_protocol::program::version::version;
 
 use crate::cli::verify_server::VerifyServer;
 use crate::devices::hardware::Hardware;
@@ -71,9 +73,14 @@ that takes, the server refuses to start and says what is missing. In Rust the cl
 
 Stop it with Ctrl-C: who waits is told, runs that go on are ended by their limits, and nothing is left but the store.";
 
+/// Generation on NVIDIA's GPUs and on others is in every build; what the machine has is looked up at the start.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    version(env!("CARGO_PKG_VERSION"), option_env!("ECHO_COMMIT"), Some("generates on: cpu, cuda, wgpu"))
+});
+
 /// Work for an Echo run: receive its newest policy, generate and score rollouts, send them to its learner
 #[derive(Debug, Parser)]
-#[command(name = "echo-node", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "echo-node", version = VERSION.as_str(), after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -19,6 +19,7 @@ pub mod log_throttle;
 pub mod output;
 pub mod signals;
 pub mod threads;
+pub mod version;
 
 /// Ends the process at once, without what libraries do at an exit.
 ///

@@ -25,11 +25,13 @@ use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::results::Recorder;
 use echo_lab::study::deltas;
 use echo_lab::suite;
+use echo_protocol::program::version::version;
 use gpu::GpuCommand;
 use results::ResultsOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use study::StudyCommand;
 use trouble::TroubleOptions;
 use vectors::Vectors;
@@ -70,9 +72,12 @@ Examples:
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
 
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| version(env!("CARGO_PKG_VERSION"), option_env!("ECHO_COMMIT"), None));
+
 /// Whole-system tests and reference checks of Echo.
 #[derive(Debug, Parser)]
-#[command(name = "echo-lab", version, after_help = EXAMPLES)]
+#[command(name = "echo-lab", version = VERSION.as_str(), after_help = EXAMPLES)]
 struct Cli {
     /// Print one JSON object as the last line of the standard output, and everything else
     /// to the standard error.

@@ -7,6 +7,7 @@ use crate::commands::prefilter;
 use crate::commands::publish::RehearsalPlan;
 use crate::training::device::BUILT_IN;
 use clap::{Parser, Subcommand};
+use echo_protocol::program::version::version;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use tracing_subscriber::EnvFilter;
@@ -52,8 +53,9 @@ fn log_filter(text: &str) -> Result<String, String> {
     text.parse::<EnvFilter>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-static VERSION: LazyLock<String> =
-    LazyLock::new(|| format!("{} (trains on: {BUILT_IN})", env!("CARGO_PKG_VERSION")));
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    version(env!("CARGO_PKG_VERSION"), option_env!("ECHO_COMMIT"), Some(&format!("trains on: {BUILT_IN}")))
+});
 
 const EXAMPLES: &str = "\
 Examples:
