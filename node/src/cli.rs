@@ -73,7 +73,7 @@ that takes, the server refuses to start and says what is missing. In Rust the cl
 
 Stop it with Ctrl-C: who waits is told, runs that go on are ended by their limits, and nothing is left but the store.";
 
-/// Generation on NVIDIA's GPUs and on others is in every build; what the machine has is looked up at the start.
+/// Every build generates on NVIDIA's and on other GPUs; a start looks what the machine has.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     version(env!("CARGO_PKG_VERSION"), option_env!("ECHO_COMMIT"), Some("generates on: cpu, cuda, wgpu"))
 });

@@ -2,7 +2,8 @@
 //! says the same to the bit.
 //!
 //!     rustup target add wasm32-unknown-unknown
-//!     rustc --edition 2024 --target wasm32-unknown-unknown --crate-type cdylib -O -C panic=abort -C strip=symbols letter_counting.rs
+//!     rustc --edition 2024 --target wasm32-unknown-unknown --crate-type cdylib \
+//!         -O -C panic=abort -C strip=symbols letter_counting.rs
 
 use std::cell::Cell;
 
