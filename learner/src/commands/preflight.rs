@@ -6,8 +6,6 @@
 
 mod threads;
 
-use crate::commands::preflight::threads;
-use crate::commands::preflight::threads::TooFew;
 use crate::config::RunConfig;
 use crate::founding;
 use crate::publishing::checkpoint::{CheckpointError, Checkpoints};
@@ -23,6 +21,7 @@ use std::fmt;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use threads::TooFew;
 
 /// Everything that was found, each with its mend.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -141,7 +141,7 @@ impl<B: Backend> Generation<B> {
     }
 
     fn enqueue(&mut self, ticket: Ticket, request: SampleRequest) -> Result<(), EngineError> {
-        request::within("requests", self.requests() + 1, MAX_REQUESTS)?;
+        bounds::within("requests", self.requests() + 1, MAX_REQUESTS)?;
         request::check(self.policy.config(), ticket, &request)?;
         self.waiting.push_back(SampleGroup::new(ticket, self.submitted, request));
         self.submitted += 1;

@@ -10,7 +10,7 @@ use super::simd::Line;
 use super::thread_team::TeamMember;
 use crate::model::precision::Precision;
 use crate::model::weights::named::{tensor, vector};
-use crate::model::weights::{WeightTensor, Weights, WeightsError};
+use crate::model::weights::{Weights, WeightsError};
 
 /// Rows that a thread takes at a time, at least: a few microseconds even with one token.
 const GRAIN: usize = 64;

@@ -22,9 +22,10 @@ use super::batch::Batch;
 use super::scored::{Activations, Scores, Slopes};
 use super::{Decoder, DecoderError, Gradients};
 use crate::training::packed::Target;
+use buffer::fit;
 use head::DecoderHead;
 use layer::{DecoderLayer, Trace};
-use workspace::{BorrowedWorkspace, DecoderWorkspace, fit};
+use workspace::{BorrowedWorkspace, DecoderWorkspace};
 
 /// Elements that one parallel task works on. Fixed, so that sums do not depend on the number of threads.
 const TASK_ELEMENTS: usize = 1 << 14;

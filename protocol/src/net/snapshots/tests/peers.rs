@@ -40,7 +40,7 @@ impl StandIn {
 /// A peer that tells of everything that `source` has of a snapshot, and serves it as `stand` says.
 pub(super) async fn stand_in(seed: u8, source: &Party, manifest: &Arc<Manifest>, stand: Stand) -> StandIn {
     let (host, _events) = host(seed).await;
-    let mut incoming = host.accept(names::CHUNKS).unwrap();
+    let mut incoming = host.accept(protocol_names::CHUNKS).unwrap();
     let (store, manifest) = (source.store.clone(), manifest.clone());
     let mut left = if let Stand::Mortal(groups) = stand { groups } else { usize::MAX };
     tokio::spawn(async move {
@@ -111,7 +111,7 @@ pub(super) async fn say(stream: &mut Stream, header: &impl Serialize, payload: &
 pub(super) async fn consumer(seed: u8, party: &Party, manifest: &Manifest) -> (Host, HostEvents, Stream) {
     let (host, events) = host(seed).await;
     host.dial(party.host.peer_id(), party.host.listen_addrs()).await.unwrap();
-    let mut stream = host.open_stream(party.host.peer_id(), names::CHUNKS).await.unwrap();
+    let mut stream = host.open_stream(party.host.peer_id(), protocol_names::CHUNKS).await.unwrap();
     ask(&mut stream, &PullMessage::Hello { version: manifest.version, manifest: manifest.id() }).await;
     (host, events, stream)
 }
