@@ -24,7 +24,7 @@
 //! VersionWeights of each version, Standard::of what the group declares
 //!   -> Auditor::examine -> policies from its cache, or made and kept
 //!   -> Audit: one prefill of the prompt, then Backend::place for each sample
-//!   -> Evidence, held to Tolerance -> Finding
+//!   -> Evidence, held to Tolerance -> SampleFinding
 //! ```
 
 mod auditor;

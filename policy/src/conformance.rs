@@ -5,7 +5,7 @@
 //! ```text
 //! a directory of vectors -> vectors::models::check_dir -> vectors::VectorReport
 //! backends::models, backends::prompts -> backends::compare -> backends::Agreement
-//! Agreement, held to backends::Limits
+//! Agreement, held to backends::AgreementLimits
 //! ```
 
 pub mod backends;

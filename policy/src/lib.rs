@@ -20,14 +20,14 @@
 //! ```text
 //! model::config, model::weights -> generation::Policy
 //! text::tokenizer -> SampleRequest -> generation::Generation::step -> Backend -> sampling -> Completion
-//! Completion -> audit::Auditor::examine -> Finding
+//! Completion -> audit::Auditor::examine -> SampleFinding
 //! ```
 //!
 //! An update of the learner:
 //!
 //! ```text
 //! token ids -> training::packed::Packed -> training::decoder::Decoder::score_for_training
-//! derivatives of the loss -> Scored::backward -> Gradients -> new weights
+//! derivatives of the loss -> ScoredPack::backward -> Gradients -> new weights
 //! ```
 
 pub mod audit;

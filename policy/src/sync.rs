@@ -3,8 +3,8 @@
 //! Imports nothing of this crate. Backends take their turns with these.
 //!
 //! ```text
-//! ticket_lock::Turns::take -> Turn; dropping it admits the next in line
-//! spin_event::Event::wait_until <- Event::notify
+//! ticket_lock::TicketLock::take -> TicketGuard; dropping it admits the next in line
+//! spin_event::SpinEvent::wait_until <- SpinEvent::notify
 //! ```
 
 pub(crate) mod spin_event;

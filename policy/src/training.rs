@@ -5,8 +5,8 @@
 //! ```text
 //! sequences -> packed::Packed
 //! Packed and targets -> decoder::Decoder::score_for_training -> log-probs, entropies
-//! derivatives of a loss -> decoder::Scored::backward -> decoder::Gradients
-//! flops::Work: the arithmetic that a batch needs
+//! derivatives of a loss -> decoder::ScoredPack::backward -> decoder::Gradients
+//! flops::ScoringWork: the arithmetic that a batch needs
 //! ```
 
 pub mod decoder;

@@ -22,10 +22,10 @@
 //! Imports nothing of this crate. `linux` has all that is done; elsewhere no sandbox opens.
 //!
 //! ```text
-//! Requirements -> Sandbox::open -> probe -> Report, or Unfit with all that is missing
+//! Requirements -> Sandbox::open -> probe -> IsolationReport, or Unfit with all that is missing
 //! Job -> validate -> zygote_client -> (socket) -> zygote: fork, namespaces, mounts, seccomp, exec
 //!     -> supervisor: feeds input, drains output, reads cgroups, kills at a limit
-//!     -> collect: files that the program left -> Outcome { end, stdout, stderr, usage }
+//!     -> collect: files that the program left -> RunOutcome { end, stdout, stderr, usage }
 //! ```
 //!
 //! What a program gets:

@@ -49,7 +49,7 @@
 //!              trajectory -> rollout::judge -> rollout::replay -> task::episode -> Verdict
 //!
 //! a program:   Response -> tasks::code -> programs::judge -> programs::program (build)
-//!              -> isolation (one run for each test) -> programs::checkers -> programs::Verdict
+//!              -> isolation (one run for each test) -> programs::checkers -> programs::ProgramVerdict
 //!              -> task::Verdict, or TaskError where the failure is ours
 //! ```
 //!

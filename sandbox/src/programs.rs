@@ -38,10 +38,10 @@
 //! ```text
 //! Submission -> program (build in the sandbox) -> Program
 //! for each Test of the Suite:
-//!   input (store) -> isolation -> Outcome
-//!   Outcome at a limit, or killed -> Verdict
-//!   Outcome that ended well -> answer (store) -> checkers -> Verdict
-//! Verdicts -> Verdict::combined
+//!   input (store) -> isolation -> RunOutcome
+//!   RunOutcome at a limit, or killed -> ProgramVerdict
+//!   RunOutcome that ended well -> answer (store) -> checkers -> ProgramVerdict
+//! verdicts of all tests -> ProgramVerdict::combined
 //! ```
 //!
 //! An expected answer is never in a sandbox together with the judged program (invariant 8). A failure

@@ -9,9 +9,9 @@
 //! TaskSpec + TaskFiles -> tasks::registry -> a Task, or spec::SpecError
 //! TaskSeed -> Task::prompt -> Prompt -> (the policy) -> Response
 //! Response -> Task::reward -> Verdict                  one turn
-//! Response -> episode::Play::turn -> Step              several turns:
-//!   Step::Heard(text) -> the policy's next turn
-//!   Step::Over -> Verdict
+//! Response -> episode::Play::turn -> EpisodeStep       several turns:
+//!   EpisodeStep::Heard(text) -> the policy's next turn
+//!   EpisodeStep::Over -> Verdict
 //! ```
 
 pub mod data_set;

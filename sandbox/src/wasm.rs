@@ -9,9 +9,9 @@
 //! May import `task`, for its verdict.
 //!
 //! ```text
-//! bytes -> Runtime::load -> module (compile, check exports) -> Verifier
-//! seed -> Verifier::prompt -> text
-//! seed + response -> a new instance -> reward -> metadata -> Verdict, or Failure
+//! bytes -> Runtime::load -> module (compile, check exports) -> WasmVerifier
+//! seed -> WasmVerifier::prompt -> text
+//! seed + response -> a new instance -> reward -> metadata -> Verdict, or WasmFailure
 //! ```
 //!
 //! # Interface, version 1

@@ -17,7 +17,7 @@
 //! founding ──► one run, copied ──► network ×2 (honest, attacked)
 //! members ──► attackers, honest_member ── frames ──► learner ── answers ──► account
 //! volunteer_observer ──► acceptance_times ──► account
-//! account, standing, summary.json ──► verdict ──► Report
+//! account, standing, summary.json ──► verdict ──► CommandReport
 //! ```
 
 mod acceptance_times;

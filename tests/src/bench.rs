@@ -6,7 +6,7 @@
 //! May import `harness`, `models` and `output`.
 //!
 //! ```text
-//! options ──► rounds: ours, theirs, ours, theirs, … ──► medians ──► claims ──► Report
+//! options ──► rounds: ours, theirs, ours, theirs, … ──► medians ──► claims ──► CommandReport
 //!                │
 //!                ├── echo-lab train-step, rollout-run (ours, as JSON in and out)
 //!                ├── tests/peers: candle, llama.cpp, PyTorch

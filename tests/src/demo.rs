@@ -8,7 +8,7 @@
 //!                  ▲                            │
 //!    faults ───────┘                            ▼
 //!    (kills, returns) ◄── update ── progress ──► live view
-//! summary.json ──► verdict ──► Report      metrics.jsonl ──► reward.png
+//! summary.json ──► verdict ──► CommandReport      metrics.jsonl ──► reward.png
 //! ```
 
 mod faults;

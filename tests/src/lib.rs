@@ -21,7 +21,7 @@
 //! - `suite` prepares a machine, and runs every test of the workspace.
 //!
 //! ```text
-//! a command:  cli ──► demo, bench, … ──► Report { passed, json } ──► output::console ──► exit code
+//! a command:  cli ──► demo, bench, … ──► CommandReport ──► output::console ──► exit code
 //!                                              └── --record ──► results ──► records.jsonl
 //! a network:  harness::cargo ──► binaries ──► network ──► echo-bootstrap, echo-learner, echo-node
 //!                                                └──► status.json, metrics.jsonl, logs ──► verdict

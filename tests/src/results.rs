@@ -7,9 +7,9 @@
 //! May import `harness` and `output`.
 //!
 //! ```text
-//! Report ── recorder ──► report_lookup (json_pointer) ──► record, provenance ──► records.jsonl
-//! GOAL=FIGURE ── manual ──────────────────────────────────────────┘                   │
-//! goals.toml ──► goals ──► goals_and_records ◄── records ◄────────────────────────────┘
+//! CommandReport ── recorder ──► report_lookup (json_pointer) ──► record, provenance ──► records.jsonl
+//! GOAL=FIGURE ── manual ─────────────────────────────────────────────────┘                   │
+//! goals.toml ──► goals ──► goals_and_records ◄── records ◄───────────────────────────────────┘
 //!                                 └──► page, cells ──► results.md, or line_diff with --check
 //! ```
 

@@ -3,7 +3,7 @@
 //! May import `harness` and `output`.
 //!
 //! ```text
-//! setup (compilers, Python, Go, NVRTC) ──► cargo build, cargo test ── lines ──► tally ──► Report
+//! setup (compilers, Python, Go, NVRTC) ──► cargo build, cargo test ── lines ──► tally ──► CommandReport
 //! ```
 
 pub mod setup;

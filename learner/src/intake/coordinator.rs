@@ -1,4 +1,5 @@
-//! The learner's desk: lease book, replay buffer and tally, which are only ever changed together.
+//! The coordinator of the intake ([`Desk`]): lease book, replay buffer and tally, which are only ever
+//! changed together.
 
 mod reply;
 mod state;

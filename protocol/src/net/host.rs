@@ -100,8 +100,8 @@ impl Host {
         self.listening.borrow().clone()
     }
 
-    /// Whether others can connect to us. A host in [`DhtMode::Auto`] finds it out within seconds of
-    /// connecting to one that dials it back; one in [`DhtMode::Server`] is public by its keeper's
+    /// Whether others can connect to us. A host in [`DhtMode::Auto`](super::DhtMode::Auto) finds it out within seconds of
+    /// connecting to one that dials it back; one in [`DhtMode::Server`](super::DhtMode::Server) is public by its keeper's
     /// word; one that listens nowhere is private.
     #[must_use]
     pub fn reach(&self) -> Reach {

@@ -7,15 +7,15 @@
 //! or served. Chunks that a delta makes are built as soon as the delta and its base are here.
 //!
 //! ```text
-//! owner ── Command ──> driver ── Input ──> dissemination ── Output ──> driver
-//!                        │ Event ──> downloads ── Action ──> driver
-//!                        │
-//!                        ├── Wish ──> upstream ── Ask ──> neighbour
-//!                        │               └── answer ──> block_writer ──> store
-//!                        │ <── Report ───┘
-//!                        ├── mailbox ──> downstream ── Answer ──> consumer
-//!                        │ <── Report ───┘
-//! owner <── SnapshotEvent┘
+//! owner ── DriverCommand ──> driver ── Input ──> dissemination ── RelayOutput ──> driver
+//!                              │ DownloadEvent ──> downloads ── DownloadAction ──> driver
+//!                              │
+//!                              ├── UpstreamCommand ──> upstream ── PullMessage ──> neighbour
+//!                              │                          └── block ──> block_writer ──> store
+//!                              │ <──── StreamReport ──────┘
+//!                              ├── mailbox ──> downstream ── ServeMessage ──> consumer
+//!                              │ <──── StreamReport ──────┘
+//! owner <── SnapshotEvent ─────┘
 //! ```
 //!
 //! What flows is bounded by what is requested: a neighbour sends only what the machine's window
@@ -89,7 +89,7 @@ pub struct SnapshotsConfig {
 }
 
 impl SnapshotsConfig {
-    /// The settings of a peer, with its key as the seed and [`KEPT_VERSIONS`](relay::KEPT_VERSIONS).
+    /// The settings of a peer, with its key as the seed and [`KEPT_VERSIONS`](dissemination::KEPT_VERSIONS).
     pub fn new(me: PublicKey, role: SnapshotRole, mode: DisseminationMode) -> Self {
         let (keep_versions, seed) = (dissemination::KEPT_VERSIONS, *me.as_bytes());
         Self { me, role, mode, keep_versions, learner: None, seed }
@@ -181,7 +181,7 @@ impl Snapshots {
 
     /// Names the neighbours to pull from, and what each is.
     ///
-    /// Replaces the list; those beyond [`MAX_NEIGHBOURS`](relay::MAX_NEIGHBOURS) are ignored.
+    /// Replaces the list; those beyond [`MAX_NEIGHBOURS`](dissemination::MAX_NEIGHBOURS) are ignored.
     ///
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.
@@ -194,7 +194,7 @@ impl Snapshots {
 
     /// Names those whom the learner sends here to pull: they have places before anybody else.
     ///
-    /// Replaces the list; those beyond [`MAX_FRIENDS`](relay::MAX_FRIENDS) are ignored.
+    /// Replaces the list; those beyond [`MAX_FRIENDS`](dissemination::MAX_FRIENDS) are ignored.
     ///
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.

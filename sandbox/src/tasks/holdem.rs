@@ -9,9 +9,9 @@
 //! - [`replay`], [`vectors`]: recorded hands, and the engine checked against them.
 //!
 //! ```text
-//! seed -> deck -> Table -> View -> prompt -> (the policy) -> answer -> Action -> Table
+//! seed -> deck -> Table -> TableView -> prompt -> (the policy) -> answer -> Action -> Table
 //!   the opponents act until the policy's next turn, or until the hand is over
-//! hands -> Outcome -> the reward of the episode
+//! hands -> EpisodeOutcome -> the reward of the episode
 //! ```
 
 pub mod action;

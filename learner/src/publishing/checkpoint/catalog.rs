@@ -79,7 +79,7 @@ impl CheckpointCatalog {
         self.commit(version, state.to_text()).await
     }
 
-    /// Copies a checkpoint from another shelf.
+    /// Copies a checkpoint from another catalog.
     pub(super) async fn copy(&self, from: &Self, version: PolicyVersion) -> Result<(), CheckpointError> {
         let text = from.get(version, STATE).await?;
         if self.get(version, STATE).await.is_ok_and(|here| here == text) {

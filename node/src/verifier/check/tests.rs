@@ -46,7 +46,7 @@ fn spread_out(workload: &NodeWorkload) -> Given {
     Given { versions: [version(1), version(2)], ..given() }
 }
 
-/// A shelf with the first so many of its versions, and so much memory.
+/// A cache with the first so many of its versions, and so much memory.
 fn shelf(given: &Given, versions: usize, max_copy_bytes: usize) -> VersionCache {
     let mut shelf = VersionCache::new(max_copy_bytes);
     let versions = given.versions[..versions].iter();

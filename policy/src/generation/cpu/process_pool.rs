@@ -15,7 +15,7 @@ static ROOM: Mutex<Option<ComputePool>> = Mutex::new(None);
 /// Who enters it next.
 static TURNS: TicketLock = TicketLock::new();
 
-/// A crew, its memory, and the tools of each of its threads.
+/// A team, its memory, and the tools of each of its threads.
 pub(super) struct ComputePool {
     /// As many as were asked for; the system may have started fewer.
     threads: usize,
@@ -49,14 +49,14 @@ impl ComputePool {
         enter(room.get_or_insert_with(|| Self::new(threads, processor)))
     }
 
-    /// The crew's workspace and what runs a job of at most `phases` phases on its threads,
+    /// The team's workspace and what runs a job of at most `phases` phases on its threads,
     /// each with its tools.
     pub(super) fn split(&mut self) -> (&mut PassWorkspace, Runner<'_>) {
         (&mut self.workspace, Runner { crew: &mut self.crew, tools: &self.tools })
     }
 }
 
-/// A crew with the tools of its threads.
+/// A team with the tools of its threads.
 pub(super) struct Runner<'a> {
     crew: &'a mut ThreadTeam,
     tools: &'a [Mutex<Tools>],

@@ -1,4 +1,4 @@
-//! Numbers that the threads of a crew write in turns.
+//! Numbers that the threads of a team write in turns.
 
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -29,7 +29,7 @@ pub(super) struct ThreadTeam {
     phases: Vec<Phase>,
 }
 
-/// What the threads of a crew share.
+/// What the threads of a team share.
 #[derive(Default)]
 struct Common {
     desk: Mutex<Desk>,
@@ -63,7 +63,7 @@ struct Desk {
 struct Order {
     job: NonNull<Job>,
     phases: NonNull<[Phase]>,
-    /// Threads of the whole crew.
+    /// Threads of the whole team.
     threads: usize,
 }
 
@@ -91,9 +91,9 @@ pub(super) struct TeamMember<'a> {
 }
 
 impl ThreadTeam {
-    /// A crew of `threads` threads, at least one: the caller of [`ThreadTeam::run`].
+    /// A team of `threads` threads, at least one: the caller of [`ThreadTeam::run`].
     ///
-    /// Where the system starts fewer, the crew is smaller.
+    /// Where the system starts fewer, the team is smaller.
     pub(super) fn new(threads: usize) -> Self {
         let common = Arc::new(Common::default());
         let threads = (1..threads).map_while(|index| start(index, Arc::clone(&common))).collect();
@@ -202,12 +202,12 @@ impl Common {
 }
 
 impl TeamMember<'_> {
-    /// Which thread of the crew this is, from 0.
+    /// Which thread of the team this is, from 0.
     pub(super) fn index(&self) -> usize {
         self.index
     }
 
-    /// How many threads the crew has.
+    /// How many threads the team has.
     pub(super) fn threads(&self) -> usize {
         self.threads
     }

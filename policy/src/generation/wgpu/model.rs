@@ -3,8 +3,8 @@
 //! What is in this folder may import the rest of `wgpu`, which imports of it only this page and `head`.
 //!
 //! ```text
-//! Model::load -> matrix, linear, layer, head: weights and kernels on the device
-//! Model::forward -> feeding: the words of a call -> workspace: its buffers
+//! WgpuModel::load -> matrix, linear, layer, head: weights and kernels on the device
+//! WgpuModel::forward -> feeding: the words of a call -> workspace: its buffers
 //!   -> layer by layer -> head: logits, or a chosen token -> read back
 //! ```
 

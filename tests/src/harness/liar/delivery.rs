@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Groups under way at once: as many as a node has (`node/delivery/sender.rs`).
+/// Groups under way at once: as many as a node has (`node/src/delivery/sender.rs`).
 const WINDOW: usize = 16;
 
 impl Liar {

@@ -31,7 +31,7 @@ impl WorkspaceSlot {
     }
 }
 
-/// A workspace that goes back to its shelf.
+/// A workspace that goes back to its slot.
 pub(super) struct BorrowedWorkspace<'a> {
     shelf: &'a WorkspaceSlot,
     workspace: Box<DecoderWorkspace>,
