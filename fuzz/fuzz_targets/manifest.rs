@@ -1,5 +1,5 @@
 //! Manifests from strangers: decoding and checking must not panic, and what is sound has sound
-//! ranges, pieces and recipes.
+//! ranges, pieces and fetch plans.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use echo_protocol::wire::signed::Signed;
 use echo_protocol::run::version::PolicyVersion;
 use libfuzzer_sys::fuzz_target;
 
-/// Most versions through which a recipe goes.
+/// Most versions through which a fetch plan goes.
 const MAX_VERSIONS: usize = 3;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -101,8 +101,8 @@ fn before(manifest: &Manifest) -> Option<Manifest> {
     Some(before)
 }
 
-/// Whoever follows a recipe has every chunk of the newest version in the end, and fetches
-/// what the recipe says.
+/// Whoever follows a fetch plan has every chunk of the newest version in the end, and fetches
+/// what the plan says.
 fn check_recipe(versions: &[Arc<Manifest>], held: impl Fn(&ContentId) -> bool) {
     let recipe = FetchPlan::of(versions, &held);
     let (mut here, mut bytes) = (BTreeSet::new(), 0);
