@@ -5,7 +5,7 @@
 //! names a version that is not kept is not simply believed: one that comes with the next
 //! publication has to wait for it, and one that was let go counts as stale. Two kinds pass
 //! without an audit, and are counted: versions from before the learner's start whose policies
-//! are gone ([`recall`](crate::run::restore_audit) finds those of its checkpoints), and
+//! are gone ([`restore_audit`](crate::run::restore_audit) finds those of its checkpoints), and
 //! versions that an earlier process published already and this one publishes again, which nodes
 //! may hold with other weights.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Every value is row-major f32. Sums run in an order that depends on shapes alone, so that a
 //! result has the same bits whatever the number of threads; matrix products of the library behind
-//! `product` keep to that too.
+//! `matmul` keep to that too.
 
 mod attention;
 mod buffer;

@@ -15,7 +15,7 @@ pub(super) const PART: &str = "ECHO_BUFFER_PART";
 /// which then plays `part`.
 pub(super) fn command(name: &str, part: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", &format!("buffer::tests::{name}"), "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", &format!("intake::buffer::tests::{name}"), "--nocapture", "--test-threads=1"]);
     command.env(PART, part);
     command
 }

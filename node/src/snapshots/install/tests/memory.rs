@@ -13,8 +13,10 @@ use echo_protocol::store::{SnapshotItem, write_snapshot};
 /// Where the process that installs finds everything; not set in an ordinary run of the tests.
 const HOME: &str = "ECHO_INSTALL_HOME";
 /// The name of the test, by which it starts itself again.
-const NAME: &str =
-    "install::tests::memory::a_policy_takes_the_memory_of_its_weights_and_hardly_any_of_it_is_its_own";
+const NAME: &str = concat!(
+    "snapshots::install::tests::memory::",
+    "a_policy_takes_the_memory_of_its_weights_and_hardly_any_of_it_is_its_own"
+);
 
 #[test]
 fn a_policy_takes_the_memory_of_its_weights_and_hardly_any_of_it_is_its_own() {
