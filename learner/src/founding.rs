@@ -1,7 +1,7 @@
 //! Founding a run: key, model, starting policy, charter.
 //!
 //! This folder imports `config`, `training`, `verification` (how many policies an audit
-//! keeps), `storage` and `common`.
+//! keeps), `intake`, `storage` and `common`.
 //!
 //! ```text
 //! run file ─> claim: the directory's lock

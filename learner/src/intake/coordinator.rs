@@ -1,5 +1,5 @@
-//! The coordinator of the intake ([`Desk`]): lease book, replay buffer and tally, which are only ever
-//! changed together.
+//! The coordinator of the intake ([`Desk`]): lease book, replay buffer and tally, which are only
+//! ever changed together.
 
 mod reply;
 mod state;

@@ -100,9 +100,10 @@ impl Host {
         self.listening.borrow().clone()
     }
 
-    /// Whether others can connect to us. A host in [`DhtMode::Auto`](super::DhtMode::Auto) finds it out within seconds of
-    /// connecting to one that dials it back; one in [`DhtMode::Server`](super::DhtMode::Server) is public by its keeper's
-    /// word; one that listens nowhere is private.
+    /// Whether others can connect to us. A host in [`DhtMode::Auto`](super::DhtMode::Auto) finds it
+    /// out within seconds of connecting to one that dials it back. One in
+    /// [`DhtMode::Server`](super::DhtMode::Server) is public by its keeper's word. One that listens
+    /// nowhere is private.
     #[must_use]
     pub fn reach(&self) -> Reach {
         *self.reach.borrow()

@@ -1,4 +1,5 @@
-//! What the threads of a team share while they compute one forward pass, and what each has for itself.
+//! What the threads of a team share while they compute one forward pass, and what each has for
+//! itself.
 
 use super::attention::{AttentionScratch, Sights};
 use super::matmul::{Multiplier, Packing, transpose_group, transposed_lines, unpack};

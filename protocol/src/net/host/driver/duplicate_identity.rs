@@ -1,7 +1,8 @@
 //! Two processes of one identity: somebody has copied a directory and runs both.
 //!
-//! A process that was started again is no duplicate. Its predecessor's connection may still be open, and answers
-//! no ping any more; duplicates show by two connections that both answer after both were there.
+//! A process that was started again is no duplicate. Its predecessor's connection may still be open,
+//! and answers no ping any more. Duplicates show by two connections that both answer after both were
+//! there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
