@@ -10,7 +10,6 @@ use echo_learner::commands::{bench, export, prefilter, preflight, publish, warmu
 use echo_learner::config::RunConfig;
 use echo_learner::founding;
 use echo_learner::run::{capacity, daemon};
-use echo_learner::server::moderation;
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::training::objective::{ObjectiveChoice, Preset};
 use echo_protocol::net::peer_id_of;

@@ -14,7 +14,6 @@ pub use tally::TestTally;
 use crate::harness::cargo;
 use crate::harness::processes::{Process, ProcessOutput};
 use crate::output::console::{CommandReport, Console};
-use crate::suite::setup;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::time::Duration;
