@@ -4,6 +4,17 @@
 //! lists. This crate specifies their messages to the byte. It also holds the state machines that every
 //! peer runs, and the code that connects them to sockets and disks.
 //!
+//! ```
+//! use echo_protocol::wire::{content_id::ContentId, identity::NodeKey};
+//!
+//! // Content is named by its hash, and messages are signed by the key that names a peer.
+//! let (chunk, key) = (ContentId::of(b"some weights"), NodeKey::generate()?);
+//! let signature = key.sign(chunk.as_bytes());
+//! assert!(key.public().verifies(chunk.as_bytes(), &signature));
+//! assert!(!chunk.matches(b"other weights"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! - `wire`: encoding with a size limit, signatures over the bytes as sent, keys, content ids, derived
 //!   random numbers. Everything else is built on it.
 //! - `run`: the signed charter that names a run, versions and epochs, the staleness budget, peer lists.
