@@ -1,5 +1,15 @@
 //! The language model of Echo: weights, tokenizer, training pass, generation, sampling and its audit.
 //!
+//! ```
+//! use echo_policy::sampling::{SamplingParams, sample, uniform};
+//!
+//! // The number u of sample 0 at position 3. Whoever knows the seed draws the same token.
+//! let u = uniform(&[7; 32], 0, 3);
+//! let drawn = sample(&[0.0, 1.0, -1.0], &SamplingParams::unbiased(8), u)?;
+//! assert!(drawn.token < 3 && drawn.logprob < 0.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! - `model`: the shape of a model, its weights and its precision. They come from Hugging Face
 //!   directories and leave as such.
 //! - `text`: tokenizers, and the chat templates around a conversation.
