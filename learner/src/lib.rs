@@ -1,5 +1,15 @@
 //! echo-learner: turns the rollouts of volunteers into the next policy.
 //!
+//! ```
+//! use echo_learner::training::objective::{Preset, RewardedResponse};
+//!
+//! // Of two responses to one prompt, one is right. GEPO subtracts the mean of the group.
+//! let group = [1.0, 0.0].map(|reward| RewardedResponse { reward, length: 5, group: 0 });
+//! let advantages = Preset::Gepo.objective().advantage.of(&group)?;
+//! assert_eq!(advantages, [0.5, -0.5]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Each folder imports only folders further down in this list.
 //!
 //! - `commands`: the command line, and what it offers besides training: broadcasts of policies that
