@@ -14,8 +14,8 @@
 //! | KL | [`Kl`]: distance from another policy | yes |
 //! | EchoClip | [`EchoClip`] | yes |
 //!
-//! GEPO, the default, is the ratio [`Ratio::Group`]; its group expectation is in `ratio.rs`. `plan.rs`
-//! computes loss and gradients of every objective.
+//! GEPO, the default, is the ratio [`Ratio::Group`], with its group expectation in `ratio.rs`.
+//! `plan.rs` computes loss and gradients of every objective.
 //!
 //! [`Preset`] names well-known compositions. Adding an objective means adding a part, or a line to
 //! the presets: the trainer only gives log-probabilities and takes back their gradients.
