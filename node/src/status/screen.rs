@@ -68,7 +68,7 @@ impl Default for Screen {
 }
 
 fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} chunks, {eta} left")
+    ProgressStyle::with_template("{msg} [{bar:30}] {bytes} of {total_bytes}, {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
