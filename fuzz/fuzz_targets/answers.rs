@@ -3,10 +3,10 @@
 #![no_main]
 
 use echo_fuzz::{Edit, edited, suite};
+use echo_sandbox::fuzzing::{CodeRow, code_definition, code_program, code_rows};
 use echo_sandbox::programs::language::Language;
 use echo_sandbox::task::data_set::{MAX_ROW_BYTES, MAX_ROWS};
 use echo_sandbox::task::files::TaskFiles;
-use echo_sandbox::fuzzing::{CodeRow, code_definition, code_program, code_rows};
 use libfuzzer_sys::fuzz_target;
 
 /// What opens and closes blocks.

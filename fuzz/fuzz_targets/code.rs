@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use echo_fuzz::{Edit, edited, suite};
 use echo_protocol::wire::content_id::ContentId;
+use echo_sandbox::fuzzing::{function_frames, server_messages, server_stream, zygote_message};
 use echo_sandbox::programs::checkers::Checker;
 use echo_sandbox::programs::functions::FunctionTask;
 use echo_sandbox::programs::judge::JudgeOptions;
@@ -16,8 +17,7 @@ use echo_sandbox::programs::program::Submission;
 use echo_sandbox::programs::server::{ClientCall, PROTOCOL, ServerReply};
 use echo_sandbox::programs::service::JudgeRequest;
 use echo_sandbox::programs::suite::{Checking, FileNames, Suite, Test};
-use echo_sandbox::programs::verdict::{TestReport, ProgramVerdict};
-use echo_sandbox::fuzzing::{function_frames, server_messages, server_stream, zygote_message};
+use echo_sandbox::programs::verdict::{ProgramVerdict, TestReport};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

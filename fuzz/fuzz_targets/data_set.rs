@@ -7,8 +7,8 @@ use echo_sandbox::programs::functions::{HumanEval, Mbpp};
 use echo_sandbox::task::data_set;
 use echo_sandbox::task::data_set::MAX_ROWS;
 use echo_sandbox::task::files::TaskFiles;
-use echo_sandbox::tasks::registry;
 use echo_sandbox::task::{Response, Task, TaskSeed};
+use echo_sandbox::tasks::registry;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

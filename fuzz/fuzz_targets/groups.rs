@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use echo_fuzz::{Edit, edited, tiled};
+use echo_protocol::net::fuzzing::{Blame, keep_group};
 use echo_protocol::snapshot::blocks::{GROUP_BYTES, GroupMask, GroupTree, group_range};
 use echo_protocol::snapshot::manifest::Piece;
-use echo_protocol::net::fuzzing::{Blame, keep_group};
 use echo_protocol::store::{ChunkStore, Written};
 use libfuzzer_sys::fuzz_target;
 

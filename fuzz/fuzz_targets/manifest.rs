@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use echo_fuzz::reread;
-use echo_protocol::wire::content_id::{ChunkIndex, ContentId};
-use echo_protocol::snapshot::blocks::MAX_PIECE_BYTES;
-use echo_protocol::wire::identity::NodeKey;
-use echo_protocol::snapshot::manifest::{DeltaEntry, MAX_MANIFEST_BYTES, Manifest, PieceIndex};
-use echo_protocol::snapshot::fetch_plan::FetchPlan;
-use echo_protocol::wire::signed::Signed;
 use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::snapshot::blocks::MAX_PIECE_BYTES;
+use echo_protocol::snapshot::fetch_plan::FetchPlan;
+use echo_protocol::snapshot::manifest::{DeltaEntry, MAX_MANIFEST_BYTES, Manifest, PieceIndex};
+use echo_protocol::wire::content_id::{ChunkIndex, ContentId};
+use echo_protocol::wire::identity::NodeKey;
+use echo_protocol::wire::signed::Signed;
 use libfuzzer_sys::fuzz_target;
 
 /// Most versions through which a fetch plan goes.

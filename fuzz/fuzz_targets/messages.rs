@@ -6,27 +6,36 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
 use echo_fuzz::{Edit, edited, reread};
-use echo_protocol::run::charter::{Charter, MAX_CHARTER_BYTES, RunId, Sampling, Takeover, TaskSpec, TokenizerSpec};
-use echo_protocol::work::verification::{MAX_CAPACITY, MAX_HELD, Offer, Opinion, Report, VerifierMessage};
+use echo_protocol::control::heartbeat::{
+    Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE,
+};
+use echo_protocol::control::requests::{
+    ControlRequest, ControlResponse, MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, MAX_REQUEST_BYTES,
+    MAX_RESPONSE_BYTES, Neighbour, Neighbourhood, Peer,
+};
+use echo_protocol::dissemination::{DisseminationMode, NeighbourRole};
+use echo_protocol::run::charter::{
+    Charter, MAX_CHARTER_BYTES, RunId, Sampling, Takeover, TaskSpec, TokenizerSpec,
+};
+use echo_protocol::run::epoch::Epoch;
+use echo_protocol::run::precision::{Caches, MAX_PRECISION_BYTES, PrecisionName};
+use echo_protocol::run::staleness::Staleness;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::snapshot::manifest::{Manifest, TensorEntry, TensorType};
 use echo_protocol::wire::codec::{decode, encode};
 use echo_protocol::wire::content_id::ContentId;
-use echo_protocol::control::requests::{MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Neighbour, Neighbourhood, Peer, ControlRequest, ControlResponse};
-use echo_protocol::run::epoch::Epoch;
-use echo_protocol::control::heartbeat::{Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE};
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
-use echo_protocol::work::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS, ReturnReason, Returned};
-use echo_protocol::snapshot::manifest::{Manifest, TensorEntry, TensorType};
-use echo_protocol::work::order::OrderCounter;
-use echo_protocol::run::precision::{Caches, MAX_PRECISION_BYTES, PrecisionName};
 use echo_protocol::wire::rate::BytesPerSec;
-use echo_protocol::work::receipt::Receipt;
-use echo_protocol::dissemination::{DisseminationMode, NeighbourRole};
 use echo_protocol::wire::signed::{ENVELOPE_BYTES, Signable, Signed};
-use echo_protocol::run::staleness::Staleness;
-use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
 use echo_protocol::wire::time::UnixMillis;
-use echo_protocol::work::trajectory::{Form, MAX_GROUP_BYTES, MAX_TURNS, MetaValue, Trajectory, TrajectoryGroup, VersionSpan, spans};
-use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::work::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS, ReturnReason, Returned};
+use echo_protocol::work::order::OrderCounter;
+use echo_protocol::work::receipt::Receipt;
+use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
+use echo_protocol::work::trajectory::{
+    Form, MAX_GROUP_BYTES, MAX_TURNS, MetaValue, Trajectory, TrajectoryGroup, VersionSpan, spans,
+};
+use echo_protocol::work::verification::{MAX_CAPACITY, MAX_HELD, Offer, Opinion, Report, VerifierMessage};
 use libfuzzer_sys::fuzz_target;
 
 /// The form that groups are checked against.
@@ -290,7 +299,14 @@ fn words(run: RunId, key: &NodeKey) -> [Vec<u8>; 6] {
     let sound = VerifierMessage::Report(report(Opinion::Sound));
     let unable = bytes(&body(Opinion::unable("no memory")));
     let bare = bytes(&body(Opinion::lie(RefuseReason::Sampling, "drawn otherwise")));
-    [bytes(&VerifierMessage::Offer(offer)), bytes(&sound), lie.to_bytes(), bytes(&VerifierMessage::Report(lie)), bare, unable]
+    [
+        bytes(&VerifierMessage::Offer(offer)),
+        bytes(&sound),
+        lie.to_bytes(),
+        bytes(&VerifierMessage::Report(lie)),
+        bare,
+        unable,
+    ]
 }
 
 fn requests(me: PublicKey) -> [ControlRequest; 6] {
@@ -311,7 +327,10 @@ fn requests(me: PublicKey) -> [ControlRequest; 6] {
         ControlRequest::Charter,
         ControlRequest::Heartbeat(heartbeat),
         ControlRequest::Manifest(Some(PolicyVersion(3))),
-        ControlRequest::Lease { orders: 8, last: Some(HeldOrder { lease: LeaseId(3), counter: OrderCounter(9) }) },
+        ControlRequest::Lease {
+            orders: 8,
+            last: Some(HeldOrder { lease: LeaseId(3), counter: OrderCounter(9) }),
+        },
         ControlRequest::Return(Returned {
             orders: vec![HeldOrder { lease: LeaseId(3), counter: OrderCounter(9) }],
             reason: ReturnReason::Undoable,

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Once, OnceLock};
 
 use echo_policy::audit::{ClaimedSample, Tolerance, examine};
-use echo_policy::text::chat::{ChatTemplate, MAX_OUTPUT_BYTES, MAX_TEMPLATE_BYTES};
-use echo_policy::model::config::{MAX_PARAMETERS, ModelConfig};
-use echo_policy::generation::{Completion, Generation, Policy, SampleRequest};
 use echo_policy::fuzzing::is_caught;
-use echo_policy::sampling::SamplingParams;
-use echo_policy::text::tokenizer::{CharTokenizer, HfTokenizer, MAX_ALPHABET, Tokenizer};
+use echo_policy::generation::{Completion, Generation, Policy, SampleRequest};
+use echo_policy::model::config::{MAX_PARAMETERS, ModelConfig};
 use echo_policy::model::weights::{DType, RawTensor, Weights, expected_tensors};
+use echo_policy::sampling::SamplingParams;
+use echo_policy::text::chat::{ChatTemplate, MAX_OUTPUT_BYTES, MAX_TEMPLATE_BYTES};
+use echo_policy::text::tokenizer::{CharTokenizer, HfTokenizer, MAX_ALPHABET, Tokenizer};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
 

@@ -7,15 +7,15 @@ use std::ops::Range;
 
 use echo_fuzz::{Edit, edited};
 use echo_protocol::run::charter::RunId;
+use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::codec::{decode, encode};
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
-use echo_protocol::work::order::OrderCounter;
-use echo_protocol::work::receipt::{Account, ReceiptFinding, Receipt, SEQUENCE_STRETCH};
 use echo_protocol::wire::signed::Signed;
-use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES};
 use echo_protocol::wire::time::UnixMillis;
-use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::work::order::OrderCounter;
+use echo_protocol::work::receipt::{Account, Receipt, ReceiptFinding, SEQUENCE_STRETCH};
+use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES};
 use libfuzzer_sys::fuzz_target;
 
 /// Most receipts of one pile: signing is slow.

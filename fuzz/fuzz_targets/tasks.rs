@@ -4,12 +4,12 @@
 
 use echo_protocol::run::charter::TaskSpec;
 use echo_protocol::work::trajectory::{MAX_OMEGA_ENTRIES, MAX_OMEGA_TEXT, MetaValue};
-use echo_sandbox::task::episode::{Play, EpisodeStep};
-use echo_sandbox::task::files::TaskFiles;
 use echo_sandbox::rollout::mix::TaskMix;
-use echo_sandbox::tasks::registry;
+use echo_sandbox::task::episode::{EpisodeStep, Play};
+use echo_sandbox::task::files::TaskFiles;
 use echo_sandbox::task::{Response, Task, TaskSeed, Verdict};
 use echo_sandbox::tasks::holdem;
+use echo_sandbox::tasks::registry;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,14 +2,14 @@
 //! and what is read is written as what is read.
 #![no_main]
 
-use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::control::requests::Peer;
-use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::net::fuzzing::{believable, is_local, network_of, seen_from_outside, without_peer};
 use echo_protocol::net::peer_id::{addresses_of, key_of_peer, peer_of_key};
 use echo_protocol::net::{AddrProtocol, Multiaddr, PeerId, dialable, outer_ip};
 use echo_protocol::run::peer_list;
 use echo_protocol::run::peer_list::{MAX_ENTRIES, MAX_LIST_BYTES, PeerList, Trust};
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::rate::BytesPerSec;
 use echo_protocol::wire::time::UnixMillis;
 use libfuzzer_sys::fuzz_target;

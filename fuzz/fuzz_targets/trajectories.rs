@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use echo_policy::audit::{SampleFinding, ClaimedSample, Tolerance, examine};
-use echo_policy::model::config::{ModelConfig, TinySizes};
+use echo_policy::audit::{ClaimedSample, SampleFinding, Tolerance, examine};
 use echo_policy::generation::{Completion, EngineError, Generation, Policy, SampleRequest};
+use echo_policy::model::config::{ModelConfig, TinySizes};
+use echo_policy::model::weights::Weights;
 use echo_policy::sampling::SamplingParams;
 use echo_policy::text::tokenizer::{CHARACTER_VOCABULARY, CharTokenizer, Tokenizer};
-use echo_policy::model::weights::Weights;
 use echo_protocol::run::charter::{RunId, TaskSpec};
+use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::codec::{decode, encode};
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::NodeKey;
@@ -20,14 +21,13 @@ use echo_protocol::work::lease::LeaseId;
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::trajectory;
 use echo_protocol::work::trajectory::{Form, MAX_TURNS, Trajectory, TrajectoryGroup, VersionSpan};
-use echo_protocol::run::version::PolicyVersion;
 use echo_sandbox::rollout::assignment::Assignment;
+use echo_sandbox::rollout::judge::{REWARD_TOLERANCE, judge};
+use echo_sandbox::rollout::replay::{ReplayError, TextDecoder, heard, interleave, replay};
 use echo_sandbox::task::episode::EpisodeStep;
 use echo_sandbox::task::files::TaskFiles;
-use echo_sandbox::rollout::judge::{REWARD_TOLERANCE, judge};
-use echo_sandbox::tasks::registry;
-use echo_sandbox::rollout::replay::{ReplayError, TextDecoder, heard, interleave, replay};
 use echo_sandbox::task::{Response, Task, TaskSeed, Verdict};
+use echo_sandbox::tasks::registry;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
@@ -158,7 +158,8 @@ fn played(assignment: &Assignment<'_>, limit: usize, said: &[Said<'_>]) -> Traje
         response.extend(&turn);
         turns.push(turn.len() as u32);
         let step = play.turn(&Response { text: &text, finished }, limit - response.len());
-        if let EpisodeStep::Over { verdict, finished } = step.expect("an environment keeps to its own bounds") {
+        if let EpisodeStep::Over { verdict, finished } = step.expect("an environment keeps to its own bounds")
+        {
             let turns = trajectory::turns(turns);
             let (reward, omega) = (verdict.reward, verdict.metadata);
             return filled(Trajectory {
