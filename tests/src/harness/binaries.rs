@@ -65,13 +65,17 @@ impl Binaries {
         self.node.with_file_name(format!("echo-lab{EXE_SUFFIX}"))
     }
 
-    /// The programs. Where cargo builds this one, cargo builds the others first, so that none is
-    /// stale. Beside a copy, as in a kit, they are what lies there.
+    /// The programs. Where cargo builds the lab, it builds the others first, so that none is stale.
+    /// Beside a copy, as in a kit, they are what lies there. Tests take what is there as well, and
+    /// build only what is missing: `cargo lab test` has built everything before it starts them.
     ///
     /// # Errors
     /// When the build fails, or a program is not beside this one.
     pub async fn fresh(console: &Console) -> anyhow::Result<Self> {
-        if cargo::own_profile().is_some() {
+        let own = env::current_exe()?;
+        let is_test = own.parent().is_some_and(|folder| folder.ends_with("deps"));
+        let may_be_stale = cargo::own_profile().is_some() && !is_test;
+        if may_be_stale || matches!(Self::locate(), Err(BinariesError::Missing(_))) {
             cargo::build_binaries(console).await?;
         }
         Ok(Self::locate()?)
