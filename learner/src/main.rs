@@ -36,7 +36,6 @@ fn main() -> ExitCode {
     threads::end_when_refused("echo-learner");
     // SAFETY: an option is a number of the allocator's own. One that the environment names stays as it is.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_EVERY_MS) };
-    refuse_huge_pages();
     match act(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -44,14 +43,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The allocator asks for huge pages, and the kernel fills them with zeros over hours: two thirds
-/// of the memory of a small run's learner were such zeros. A training step takes no longer without
-/// them. A kernel that knows no such wish is left to its ways.
-fn refuse_huge_pages() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 fn act(cli: Cli) -> anyhow::Result<()> {

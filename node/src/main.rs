@@ -30,7 +30,7 @@ use echo_protocol::program::{leave, threads};
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
-// Every group of a snapshot is a handful of buffers of tens of KiB.
+// Every block of a snapshot is a handful of buffers of tens of KiB.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
