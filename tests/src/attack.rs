@@ -41,7 +41,7 @@ pub use members::{Cast, Gang};
 pub use standing::{Standings, Volunteers};
 
 use crate::demo::{self, Demo, DemoFaults};
-use crate::harness::cargo;
+use crate::harness::binaries::Binaries;
 use crate::harness::network::{TestNetwork, section};
 use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
@@ -96,9 +96,7 @@ struct Course {
 /// When something cannot be started or ends before its time; an attack that costs too much is a
 /// [`CommandReport`] that has not passed.
 pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<CommandReport> {
-    if attack.build {
-        cargo::build_binaries(console).await?;
-    }
+    Binaries::get(attack.build, console).await?;
     // Members of the lab's process compute beside everybody else.
     set_threads(1)?;
     let Attack { nodes, liars, updates, .. } = attack;

@@ -40,7 +40,6 @@ pub use options::{
 pub use systems::corrupt_node::RottenNode;
 
 use crate::harness::binaries::Binaries;
-use crate::harness::cargo;
 use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
 use policies::Policies;
@@ -59,10 +58,7 @@ use systems::torrent::Torrent;
 /// snapshot is a [`CommandReport`] that has not passed.
 pub async fn run(broadcast: Broadcast, console: &Console) -> anyhow::Result<CommandReport> {
     broadcast.validate()?;
-    if broadcast.build {
-        cargo::build_binaries(console).await?;
-    }
-    let binaries = Binaries::locate()?;
+    let binaries = Binaries::get(broadcast.build, console).await?;
     let scratch = ScratchDir::new(&broadcast)?;
     let policies = policies::prepare(&broadcast, &scratch.path().join("policies"), console)?;
     let mut rows = Vec::new();

@@ -21,7 +21,6 @@ pub use run_file::STALENESS_BUDGET;
 pub(crate) use run_file::settings;
 
 use crate::harness::binaries::Binaries;
-use crate::harness::cargo;
 use crate::harness::network::{LearnerConfig, NetworkConfig, TestNetwork, TestNodeConfig};
 use crate::output::console::{CommandReport, Console};
 use crate::output::live::Live;
@@ -63,9 +62,7 @@ pub struct Demo {
 /// [`CommandReport`] that has not passed.
 pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<CommandReport> {
     let started = Instant::now();
-    if demo.build {
-        cargo::build_binaries(console).await?;
-    }
+    Binaries::get(demo.build, console).await?;
     let config = network(&demo)?;
     console.say(format!("run directory {}", demo.dir.display()));
     console.say(format!(

@@ -34,7 +34,7 @@ const EXIT_LIMIT: Duration = Duration::from_secs(60);
 pub async fn run(console: &Console) -> anyhow::Result<CommandReport> {
     setup::prepare(console).await?;
     // Tests of the whole start the programs; cargo builds no binary for the test of another package.
-    cargo::build_binaries(console).await?;
+    cargo::build_binaries(cargo::DEV_PROFILE, console).await?;
     cargo::build_tests(console).await?;
     console.say("running all tests: cargo test --workspace --no-fail-fast");
     let command = cargo::command(["test", "--workspace", "--no-fail-fast"]);

@@ -1,10 +1,10 @@
 //! Finds the programs of the house.
 
-use crate::harness::cargo;
+use crate::harness::cargo::{self, OwnPlace};
 use crate::output::console::Console;
 use std::env::consts::EXE_SUFFIX;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{env, io};
 
 /// The three programs that a network is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,15 +29,13 @@ pub enum BinariesError {
 }
 
 impl Binaries {
-    /// The programs beside the running one, which may be a test in `deps/`.
+    /// The programs beside the running one.
     ///
     /// # Errors
     /// [`BinariesError`], which names every program that is missing.
     pub fn locate() -> Result<Self, BinariesError> {
-        let own = env::current_exe().map_err(BinariesError::OwnPlace)?;
-        let beside = own.parent().unwrap_or(Path::new("."));
-        let is_test = beside.file_name().is_some_and(|name| name == "deps");
-        Self::in_dir(beside.parent().filter(|_| is_test).unwrap_or(beside))
+        let own = OwnPlace::find().map_err(BinariesError::OwnPlace)?;
+        Self::in_dir(&own.folder)
     }
 
     /// The programs in `dir`.
@@ -72,13 +70,22 @@ impl Binaries {
     /// # Errors
     /// When the build fails, or a program is not beside this one.
     pub async fn fresh(console: &Console) -> anyhow::Result<Self> {
-        let own = env::current_exe()?;
-        let is_test = own.parent().is_some_and(|folder| folder.ends_with("deps"));
-        let may_be_stale = cargo::own_profile().is_some() && !is_test;
-        if may_be_stale || matches!(Self::locate(), Err(BinariesError::Missing(_))) {
-            cargo::build_binaries(console).await?;
+        let own = OwnPlace::find().map_err(BinariesError::OwnPlace)?;
+        let is_missing = || Self::in_dir(&own.folder).is_err();
+        if let Some(profile) = own.profile()
+            && (!own.is_test || is_missing())
+        {
+            cargo::build_binaries(profile, console).await?;
         }
-        Ok(Self::locate()?)
+        Ok(Self::in_dir(&own.folder)?)
+    }
+
+    /// The programs, [fresh](Self::fresh) ones if `build` says so, or else those that lie there.
+    ///
+    /// # Errors
+    /// As for [`fresh`](Self::fresh).
+    pub async fn get(build: bool, console: &Console) -> anyhow::Result<Self> {
+        if build { Self::fresh(console).await } else { Ok(Self::locate()?) }
     }
 }
 

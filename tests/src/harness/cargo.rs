@@ -5,12 +5,16 @@ use crate::output::console::Console;
 use anyhow::{Context as _, bail};
 use std::env;
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 /// A cold build of everything on a slow machine ends within this time.
 pub const BUILD_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Cargo's name for the profile of tests and of builds without `--release`; its folder is `debug`.
+pub const DEV_PROFILE: &str = "dev";
 
 /// Beginnings of the variables in which cargo describes the package that it runs.
 const ABOUT_US: [&str; 5] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
@@ -23,16 +27,37 @@ pub fn workspace_root() -> PathBuf {
     here.parent().map_or_else(|| here.clone(), Path::to_owned)
 }
 
-/// The profile that cargo built this program in, by its folder: `debug` or `release`. `None` where
-/// this is a copy that lies elsewhere, or where the workspace is gone.
-pub fn own_profile() -> Option<String> {
-    let own = env::current_exe().ok()?;
-    let beside = own.parent()?;
-    let folder = if beside.ends_with("deps") { beside.parent()? } else { beside };
-    // Cargo marks the root of its builds so that backups leave them out.
-    let is_cargos =
-        folder.parent()?.join("CACHEDIR.TAG").is_file() && workspace_root().join("Cargo.toml").is_file();
-    is_cargos.then(|| folder.file_name()?.to_str().map(str::to_owned))?
+/// Where the running program lies.
+pub struct OwnPlace {
+    /// The folder of the programs that were built with it.
+    pub folder: PathBuf,
+    /// It is a test, which cargo puts into `deps/` below that folder.
+    pub is_test: bool,
+}
+
+impl OwnPlace {
+    /// Asks the system.
+    ///
+    /// # Errors
+    /// When the system does not say where the program lies.
+    pub fn find() -> io::Result<Self> {
+        let own = env::current_exe()?;
+        let beside = own.parent().unwrap_or(Path::new("."));
+        let is_test = beside.ends_with("deps");
+        let folder = beside.parent().filter(|_| is_test).unwrap_or(beside).to_owned();
+        Ok(Self { folder, is_test })
+    }
+
+    /// The profile that cargo built the program in. `None` where this is a copy that lies elsewhere,
+    /// or where the workspace is gone.
+    #[must_use]
+    pub fn profile(&self) -> Option<&str> {
+        // Cargo marks the root of its builds so that backups leave them out.
+        let is_cargos = self.folder.parent()?.join("CACHEDIR.TAG").is_file()
+            && workspace_root().join("Cargo.toml").is_file();
+        let name = self.folder.file_name()?.to_str()?;
+        is_cargos.then_some(if name == "debug" { DEV_PROFILE } else { name })
+    }
 }
 
 /// A call of cargo at the root of the workspace: the cargo that runs us, or else the one on the path.
@@ -51,16 +76,12 @@ pub fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     command
 }
 
-/// Builds every binary of the workspace.
+/// Builds every binary of the workspace in this profile.
 ///
 /// # Errors
 /// When cargo cannot be started or the build fails; what the compiler says is on the standard error by then.
-pub async fn build_binaries(console: &Console) -> anyhow::Result<()> {
-    let mut words = vec!["build", "--workspace", "--bins"];
-    if own_profile().is_some_and(|profile| profile == "release") {
-        words.push("--release");
-    }
-    build("all binaries", &words, console).await
+pub async fn build_binaries(profile: &str, console: &Console) -> anyhow::Result<()> {
+    build("all binaries", &["build", "--workspace", "--bins", "--profile", profile], console).await
 }
 
 /// Builds every test of the workspace, without running any.
@@ -88,7 +109,9 @@ mod tests {
 
     #[test]
     fn a_test_knows_the_profile_that_it_was_built_in() {
-        assert_eq!(own_profile().as_deref(), Some(if cfg!(debug_assertions) { "debug" } else { "release" }));
+        let own = OwnPlace::find().unwrap();
+        assert!(own.is_test);
+        assert_eq!(own.profile(), Some(if cfg!(debug_assertions) { DEV_PROFILE } else { "release" }));
     }
 
     #[test]
