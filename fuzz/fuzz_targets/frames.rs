@@ -10,7 +10,7 @@ use echo_protocol::net::snapshots::frames;
 use echo_protocol::net::snapshots::frames::{MAX_FRAME_BYTES, MAX_PAYLOAD_BYTES, PullMessage, ServeMessage};
 use echo_protocol::net::{read_frame, write_frame};
 use echo_protocol::run::version::PolicyVersion;
-use echo_protocol::snapshot::blocks::{GroupMask, MAX_GROUPS};
+use echo_protocol::snapshot::blocks::{BlockMask, MAX_BLOCKS};
 use echo_protocol::snapshot::manifest::PieceIndex;
 use echo_protocol::snapshot::piece_set::{Holdings, MAX_PIECES, PieceSet};
 use echo_protocol::wire::content_id::ContentId;
@@ -45,7 +45,7 @@ fuzz_target!(|input: (u8, u8, u16, Vec<Edit>, &[u8])| {
             let mut held = Holdings::default();
             for (answer, _) in read_wire::<ServeMessage>(stream) {
                 if let ServeMessage::Have { news } = answer {
-                    news.into_iter().for_each(|(piece, groups)| hold(&mut held, piece, groups));
+                    news.into_iter().for_each(|(piece, blocks)| hold(&mut held, piece, blocks));
                 }
             }
         }
@@ -100,28 +100,28 @@ fn check_frame<H: Serialize + DeserializeOwned>(header: &H, payload: &[u8]) {
     assert!(frame.starts_with(&second) && kept == payload);
 }
 
-fn hold(held: &mut Holdings, piece: PieceIndex, groups: GroupMask) {
+fn hold(held: &mut Holdings, piece: PieceIndex, blocks: BlockMask) {
     let before = held.get(piece);
-    let fresh = held.insert(piece, groups);
-    assert!(fresh.intersect(before).is_empty() && fresh.minus(groups).is_empty());
+    let fresh = held.insert(piece, blocks);
+    assert!(fresh.intersect(before).is_empty() && fresh.minus(blocks).is_empty());
     if (piece.0 as usize) < MAX_PIECES {
-        assert_eq!(held.get(piece), before.union(groups));
+        assert_eq!(held.get(piece), before.union(blocks));
     }
-    assert!(held.get(piece).len() as usize <= MAX_GROUPS);
+    assert!(held.get(piece).len() as usize <= MAX_BLOCKS);
 }
 
 fn samples() -> &'static [Vec<u8>] {
     static SAMPLES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     SAMPLES.get_or_init(|| {
-        let (piece, groups) = (PieceIndex(5), GroupMask(0b1011));
+        let (piece, blocks) = (PieceIndex(5), BlockMask(0b1011));
         let asks = [
             PullMessage::Hello { version: PolicyVersion(3), manifest: ContentId::of(b"manifest") },
-            PullMessage::Request { piece, groups, tree: true },
-            PullMessage::Cancel { piece, groups },
+            PullMessage::Request { piece, blocks, tree: true },
+            PullMessage::Cancel { piece, blocks },
         ];
         let answers = [
-            (ServeMessage::Have { news: vec![(piece, groups), (PieceIndex(6), GroupMask(1))] }, 0),
-            (ServeMessage::Group { piece, group: 1, leaves: 2 }, 70),
+            (ServeMessage::Have { news: vec![(piece, blocks), (PieceIndex(6), BlockMask(1))] }, 0),
+            (ServeMessage::Block { piece, block: 1, leaves: 2 }, 70),
             (ServeMessage::Refused, 0),
         ];
         vec![

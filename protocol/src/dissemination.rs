@@ -43,7 +43,7 @@ mod transfer;
 mod versions;
 
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
 use crate::snapshot::piece_set::{Holdings, PieceSet};
 use crate::wire::content_id::ContentId;
@@ -73,7 +73,7 @@ pub use versions::KEPT_VERSIONS;
 /// Rotten peers that are remembered.
 const MAX_ROTTEN: usize = 1024;
 
-/// How groups are gathered.
+/// How blocks are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DisseminationMode {
@@ -119,9 +119,9 @@ pub struct RelayConfig {
     pub serves: bool,
     /// Complete versions that stay available to consumers; at least 1.
     pub keep_versions: usize,
-    /// How groups are gathered.
+    /// How blocks are gathered.
     pub mode: DisseminationMode,
-    /// Of the choices among equals. Peers with different seeds choose differently, which spreads groups.
+    /// Of the choices among equals. Peers with different seeds choose differently, which spreads blocks.
     pub seed: [u8; 32],
 }
 
@@ -133,7 +133,7 @@ pub enum Input {
     Announced {
         /// The manifest of the version to receive.
         manifest: Arc<Manifest>,
-        /// Groups of it that are on disk.
+        /// Blocks of it that are on disk.
         have: Holdings,
         /// Pieces that this peer needs to make the snapshot.
         wanted: PieceSet,
@@ -190,9 +190,9 @@ pub enum Input {
         /// The version that the blocks belong to.
         version: PolicyVersion,
         /// Pieces, and their blocks that it did not announce before.
-        news: Vec<(PieceIndex, GroupMask)>,
+        news: Vec<(PieceIndex, BlockMask)>,
     },
-    /// A group from `peer` matched its name and is on disk, now or from before.
+    /// A block from `peer` matched its name and is on disk, now or from before.
     Stored {
         /// The neighbour that sent the block.
         peer: PublicKey,
@@ -201,7 +201,7 @@ pub enum Input {
         /// The piece that the block belongs to.
         piece: PieceIndex,
         /// The block's number in its piece, from 0.
-        group: u32,
+        block: u32,
     },
     /// Bytes from this peer did not match their name, or it broke the protocol.
     Rotten(PublicKey),
@@ -226,7 +226,7 @@ pub enum Input {
         /// learner that was set back.
         manifest: ContentId,
     },
-    /// A consumer asks for groups.
+    /// A consumer asks for blocks.
     Asked {
         /// The consumer that requests them.
         peer: PublicKey,
@@ -235,25 +235,25 @@ pub enum Input {
         /// The piece that the blocks belong to.
         piece: PieceIndex,
         /// The requested blocks of this piece.
-        groups: GroupMask,
+        blocks: BlockMask,
     },
-    /// A consumer no longer needs groups that it asked for.
+    /// A consumer no longer needs blocks that it asked for.
     Cancelled {
         /// The consumer that requested them.
         peer: PublicKey,
         /// The piece that the blocks belong to.
         piece: PieceIndex,
         /// The blocks that it needs no more.
-        groups: GroupMask,
+        blocks: BlockMask,
     },
-    /// A group has left towards a consumer.
+    /// A block has left towards a consumer.
     Sent {
         /// The consumer that the block went to.
         peer: PublicKey,
         /// The piece that the block belongs to.
         piece: PieceIndex,
         /// The block's number in its piece, from 0.
-        group: u32,
+        block: u32,
     },
     /// The stream to this consumer ended.
     Left(PublicKey),
@@ -271,7 +271,7 @@ pub enum RelayOutput {
     },
     /// Close the stream to this neighbour. Nothing needs to be reported.
     Close(PublicKey),
-    /// Ask a neighbour for groups.
+    /// Ask a neighbour for blocks.
     Request {
         /// The neighbour that holds the blocks.
         peer: PublicKey,
@@ -280,9 +280,9 @@ pub enum RelayOutput {
         /// The piece that the blocks belong to.
         piece: PieceIndex,
         /// The blocks to request, none of them requested elsewhere.
-        groups: GroupMask,
+        blocks: BlockMask,
     },
-    /// Tell a neighbour that groups are no longer needed from it.
+    /// Tell a neighbour that blocks are no longer needed from it.
     Cancel {
         /// The neighbour that was asked for them.
         peer: PublicKey,
@@ -291,7 +291,7 @@ pub enum RelayOutput {
         /// The piece that the blocks belong to.
         piece: PieceIndex,
         /// The blocks that it need not send.
-        groups: GroupMask,
+        blocks: BlockMask,
     },
     /// Tell a consumer what is held here and was not told before; the first after
     /// its `Joined` carries everything.
@@ -301,9 +301,9 @@ pub enum RelayOutput {
         /// The version that the blocks belong to.
         version: PolicyVersion,
         /// Pieces, and their blocks that it was not told of.
-        news: Vec<(PieceIndex, GroupMask)>,
+        news: Vec<(PieceIndex, BlockMask)>,
     },
-    /// Send a stored group to a consumer, then report `Sent`. At most [`MAX_SERVED`] a consumer
+    /// Send a stored block to a consumer, then report `Sent`. At most [`MAX_SERVED`] a consumer
     /// are not yet reported.
     Serve {
         /// The consumer that requested the block.
@@ -313,7 +313,7 @@ pub enum RelayOutput {
         /// The piece that the block belongs to.
         piece: PieceIndex,
         /// The block's number in its piece, from 0.
-        group: u32,
+        block: u32,
     },
     /// Tell this consumer that it is not served, and close its stream.
     Refuse {
@@ -322,7 +322,7 @@ pub enum RelayOutput {
         /// The version that it asked for.
         version: PolicyVersion,
     },
-    /// Every wanted group of this version is stored.
+    /// Every wanted block of this version is stored.
     Complete(PolicyVersion),
     /// Every neighbour that could be reached refuses this version, which is being received: they
     /// have moved on, or have no place.
@@ -405,15 +405,15 @@ impl Relay {
             Input::Leaves(leaves) => self.consumers.set_leaves(leaves),
             Input::Opened(peer) => self.opened(now, peer),
             Input::Has { peer, version, news } => self.has(now, peer, version, &news),
-            Input::Stored { peer, version, piece, group } => self.stored(now, peer, version, piece, group),
+            Input::Stored { peer, version, piece, block } => self.stored(now, peer, version, piece, block),
             Input::Rotten(peer) => self.cut_off(now, peer),
             Input::Refused { peer, version } => self.refused(now, peer, version),
             Input::Lost(peer) => self.lost(now, peer),
             Input::GaveUp(peer) => self.gave_up(now, peer),
             Input::Joined { peer, version, manifest } => self.joined(now, peer, version, manifest),
-            Input::Asked { peer, version, piece, groups } => self.asked(now, peer, version, piece, groups),
-            Input::Cancelled { peer, piece, groups } => self.consumers.cancel(&peer, piece, groups),
-            Input::Sent { peer, piece, group } => self.sent(now, &peer, piece, group),
+            Input::Asked { peer, version, piece, blocks } => self.asked(now, peer, version, piece, blocks),
+            Input::Cancelled { peer, piece, blocks } => self.consumers.cancel(&peer, piece, blocks),
+            Input::Sent { peer, piece, block } => self.sent(now, &peer, piece, block),
             Input::Left(peer) => self.consumers.remove(&peer),
         }
         self.look_at_shares(now);
@@ -441,7 +441,7 @@ impl Relay {
         self.time_news(now);
     }
 
-    /// Changes how groups are gathered; what is under way goes on.
+    /// Changes how blocks are gathered; what is under way goes on.
     pub fn set_mode(&mut self, mode: DisseminationMode) {
         self.config.mode = mode;
     }
@@ -458,7 +458,7 @@ impl Relay {
         let Some(transfer) = current else { return Supply::Nowhere };
         let missing = transfer.all(piece).minus(transfer.have().get(piece));
         let open = self.neighbours.edges.values().filter(|edge| edge.is_open());
-        let held = open.fold(GroupMask::EMPTY, |held, edge| held.union(edge.holds.get(piece)));
+        let held = open.fold(BlockMask::EMPTY, |held, edge| held.union(edge.holds.get(piece)));
         if missing.is_empty() {
             Supply::Here
         } else if missing.minus(held).is_empty() {
@@ -473,7 +473,7 @@ impl Relay {
         self.versions.get(&version).map(|t| &t.manifest)
     }
 
-    /// Whether every wanted group of a version is stored.
+    /// Whether every wanted block of a version is stored.
     pub fn is_complete(&self, version: PolicyVersion) -> bool {
         self.versions.get(&version).is_some_and(Transfer::is_complete)
     }
@@ -483,7 +483,7 @@ impl Relay {
         self.versions.get(&version).map(|t| t.id)
     }
 
-    /// The newest version of which every wanted group is stored.
+    /// The newest version of which every wanted block is stored.
     pub fn newest_complete(&self) -> Option<PolicyVersion> {
         self.versions.iter().rev().find(|(_, t)| t.is_complete()).map(|(v, _)| *v)
     }

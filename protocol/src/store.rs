@@ -33,7 +33,7 @@ pub use reader::{SnapshotReadError, SnapshotReader};
 pub use retention::SnapshotDraft;
 pub use writer::{SnapshotCutter, SnapshotItem, write_snapshot};
 
-use crate::snapshot::blocks::GroupTree;
+use crate::snapshot::blocks::BlockTree;
 use crate::snapshot::manifest::Piece;
 use crate::wire::content_id::ContentId;
 use bytes::Bytes;
@@ -52,7 +52,7 @@ pub struct ChunkStore {
     dir: PathBuf,
     drafts: AtomicU64,
     shelf: Mutex<StoreIndex>,
-    /// Groups written lately, so that passing them on needs neither the disk nor another hash.
+    /// Blocks written lately, so that passing them on needs neither the disk nor another hash.
     recent: Mutex<Recent>,
     rebuilding: Mutex<Rebuilding>,
 }
@@ -78,14 +78,14 @@ pub enum ChunkStoreError {
         /// The piece that the bytes were offered for.
         id: ContentId,
     },
-    /// There is no such piece or group here.
+    /// There is no such piece or block here.
     #[error("{id} is not in the store")]
     Missing {
         /// The piece that was asked for.
         id: ContentId,
     },
-    /// A group cannot be verified: the tree of its piece has not been given to [`ChunkStore::begin`].
-    #[error("the group tree of {id} is not known yet: ask for it with the next group")]
+    /// A block cannot be verified: the tree of its piece has not been given to [`ChunkStore::begin`].
+    #[error("the block tree of {id} is not known yet: ask for it with the next block")]
     NoTree {
         /// The piece whose tree is missing.
         id: ContentId,
@@ -173,7 +173,7 @@ impl ChunkStore {
 
     /// Keeps `bytes` under their name, which they must match. Readers see the whole piece or none.
     pub fn write(&self, id: &ContentId, bytes: &[u8]) -> Result<(), ChunkStoreError> {
-        let (found, tree) = GroupTree::of(bytes);
+        let (found, tree) = BlockTree::of(bytes);
         if found != *id {
             return Err(ChunkStoreError::Mismatch { id: *id });
         }
@@ -182,7 +182,7 @@ impl ChunkStore {
 
     /// Keeps `bytes` and names them.
     pub fn put(&self, bytes: &[u8]) -> Result<ContentId, ChunkStoreError> {
-        let (id, tree) = GroupTree::of(bytes);
+        let (id, tree) = BlockTree::of(bytes);
         self.place(tree, bytes)?;
         Ok(id)
     }
@@ -216,7 +216,7 @@ impl ChunkStore {
     }
 
     /// Writes a file that has been hashed, unless it is there already.
-    fn place(&self, tree: GroupTree, bytes: &[u8]) -> Result<(), ChunkStoreError> {
+    fn place(&self, tree: BlockTree, bytes: &[u8]) -> Result<(), ChunkStoreError> {
         let id = tree.id();
         let path = self.path(&id);
         // What the disk has damaged is replaced, not trusted.

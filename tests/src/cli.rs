@@ -103,7 +103,7 @@ enum Command {
     /// Time a snapshot's way from a source to nodes behind capped links: network namespaces
     /// as root, else loopback.
     Broadcast(Box<BroadcastOptions>),
-    /// A node of a broadcast that serves rotten groups; `broadcast --rotten` starts it.
+    /// A node of a broadcast that serves rotten blocks; `broadcast --rotten` starts it.
     #[command(hide = true)]
     RottenNode {
         /// The signed peer list.

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn pauses_in_which_somebody_waited_count() {
         let mut record = delivering(1_000_000, 3);
-        // A group of 64 KiB every 3.1 seconds.
+        // A block of 64 KiB every 3.1 seconds.
         for n in 1..=20 {
             record.delivered(UnixMillis(13_000 + n * 3_100), 65_536, 21_140);
         }

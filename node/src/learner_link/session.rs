@@ -298,7 +298,7 @@ fn traffic(stats: &SnapshotStats) -> SnapshotTraffic {
     SnapshotTraffic {
         received_bytes: stats.received_bytes,
         sent_bytes: stats.sent_bytes,
-        groups: stats.relay.groups,
+        blocks: stats.relay.blocks,
         duplicates: stats.relay.duplicates,
         repairs: stats.relay.steals,
         cut_off: stats.cut_off.iter().map(|peer| peer.short()).collect(),

@@ -58,18 +58,19 @@ pub struct LostDevice {
     pub why: String,
 }
 
-/// Bytes and groups of snapshots.
+/// Bytes and blocks of snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SnapshotTraffic {
     /// Bytes received, useful or not.
     pub received_bytes: u64,
     /// Bytes sent to consumers of snapshots.
     pub sent_bytes: u64,
-    /// Groups received that were not here before.
-    pub groups: u64,
-    /// Groups received that were here already.
+    /// Blocks received that were not here before.
+    #[serde(rename = "groups")]
+    pub blocks: u64,
+    /// Blocks received that were here already.
     pub duplicates: u64,
-    /// Groups taken over from a slower or lost neighbour.
+    /// Blocks taken over from a slower or lost neighbour.
     pub repairs: u64,
     /// Peers that were cut off because they served rotten bytes or broke the protocol: the first
     /// digits of their keys.

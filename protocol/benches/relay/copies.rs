@@ -2,7 +2,7 @@
 //! sink. Forwarder and sink write them to files.
 
 use super::{CHUNK, Outcome, Stopwatch, noise, warm_memory};
-use echo_protocol::snapshot::blocks::{GROUP_BYTES, GroupTree};
+use echo_protocol::snapshot::blocks::{BLOCK_BYTES, BlockTree};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::error::Unspecified;
 use std::fs::File;
@@ -49,11 +49,11 @@ pub(super) fn plain(dir: &Path, mib: usize) -> Outcome<(f64, f64)> {
 }
 
 /// Does the least that strangers must do: what is sent is encrypted, and what arrives is verified,
-/// group by group. There is no handshake, frame, choice of what to ask for, or other stream. Each
+/// block by block. There is no handshake, frame, choice of what to ask for, or other stream. Each
 /// end has one thread, so it is the seconds of CPU that no relay gets below.
 pub(super) fn guarded(dir: &Path, mib: usize) -> Outcome<(f64, f64)> {
     let bytes = noise(mib << 20);
-    let trees: Vec<GroupTree> = bytes.chunks(CHUNK as usize).map(|chunk| GroupTree::of(chunk).1).collect();
+    let trees: Vec<BlockTree> = bytes.chunks(CHUNK as usize).map(|chunk| BlockTree::of(chunk).1).collect();
     let key = || UnboundKey::new(&AES_128_GCM, &[7; 16]).map(LessSafeKey::new).map_err(cipher);
     copy(dir, &bytes, |mut end| {
         let (key, mut buffer) = (key()?, vec![0; BUFFER + TAG_BYTES]);
@@ -64,8 +64,8 @@ pub(super) fn guarded(dir: &Path, mib: usize) -> Outcome<(f64, f64)> {
                     peer.read_exact(&mut buffer)?;
                     key.open_in_place(nonce(at), Aad::empty(), &mut buffer).map_err(cipher)?;
                     let (tree, first) = (&trees[at * BUFFER / CHUNK as usize], at * BUFFER % CHUNK as usize);
-                    let mut groups = buffer[..BUFFER].chunks(GROUP_BYTES).zip((first / GROUP_BYTES) as u32..);
-                    if !groups.all(|(bytes, group)| tree.verifies(group, bytes)) {
+                    let mut blocks = buffer[..BUFFER].chunks(BLOCK_BYTES).zip((first / BLOCK_BYTES) as u32..);
+                    if !blocks.all(|(bytes, block)| tree.verifies(block, bytes)) {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
                 }

@@ -8,7 +8,7 @@
 //!   stores them; `share` is the relay's rate over it;
 //! - `guarded_mb_s`: the same, except that the bytes are encrypted on the way and verified on
 //!   arrival; `guarded_share` is this rate over that of the plain copy;
-//! - `verify_gb_s`, `blake3_gb_s`: groups verified against their tree, and plain BLAKE3 over the
+//! - `verify_gb_s`, `blake3_gb_s`: blocks verified against their tree, and plain BLAKE3 over the
 //!   same bytes, on one thread.
 //!
 //! `*_cpu_s_per_gb` are the seconds of CPU that all three ends together took for each
@@ -25,7 +25,7 @@ use echo_protocol::net::snapshots::{SnapshotEvent, SnapshotRole, Snapshots, Snap
 use echo_protocol::net::{Host, HostConfig, HostEvents};
 use echo_protocol::run::tensor_type::TensorType;
 use echo_protocol::run::version::PolicyVersion;
-use echo_protocol::snapshot::blocks::{GROUP_BYTES, GroupTree};
+use echo_protocol::snapshot::blocks::{BLOCK_BYTES, BlockTree};
 use echo_protocol::snapshot::manifest::Manifest;
 use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
 use echo_protocol::wire::codec;
@@ -254,17 +254,17 @@ fn empty_files(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Gigabytes a second of group verification, and of plain BLAKE3.
+/// Gigabytes a second of block verification, and of plain BLAKE3.
 fn hash_rates() -> (f64, f64) {
     const ROUNDS: usize = 100;
     let bytes = noise(4 << 20);
-    let (id, tree) = GroupTree::of(&bytes);
+    let (id, tree) = BlockTree::of(&bytes);
     let rate = |work: &dyn Fn() -> bool| {
         let start = Instant::now();
         assert!((0..ROUNDS).all(|_| work()));
         (ROUNDS * bytes.len()) as f64 / start.elapsed().as_secs_f64() / 1e9
     };
     let verify =
-        rate(&|| bytes.chunks(GROUP_BYTES).zip(0..).all(|(bytes, group)| tree.verifies(group, bytes)));
+        rate(&|| bytes.chunks(BLOCK_BYTES).zip(0..).all(|(bytes, block)| tree.verifies(block, bytes)));
     (verify, rate(&|| id.matches(&bytes)))
 }

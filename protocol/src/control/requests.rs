@@ -108,7 +108,7 @@ pub struct Neighbour {
 /// cannot connect to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbourhood {
-    /// How groups are gathered.
+    /// How blocks are gathered.
     pub mode: DisseminationMode,
     /// Whom to pull from; at most [`MAX_NEIGHBOURS`].
     pub neighbours: Vec<Neighbour>,

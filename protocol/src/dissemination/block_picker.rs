@@ -1,15 +1,15 @@
-//! Which groups to ask of a neighbour next.
+//! Which blocks to ask of a neighbour next.
 
 use super::neighbours::NeighbourState;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::Holdings;
 use crate::wire::rng::Draws;
 
-/// Pieces that are compared for one request: enough to find a rare group, few enough to cost microseconds.
+/// Pieces that are compared for one request: enough to find a rare block, few enough to cost microseconds.
 const COMPARED: usize = 16;
 
-/// The open groups of one piece that this edge holds and the fewest `others` hold, at most `most`;
+/// The open blocks of one piece that this edge holds and the fewest `others` hold, at most `most`;
 /// among equals by chance.
 pub(super) fn rarest(
     edge: &NeighbourState,
@@ -18,9 +18,9 @@ pub(super) fn rarest(
     pieces: u32,
     most: u32,
     draws: &mut Draws,
-) -> Option<(PieceIndex, GroupMask)> {
+) -> Option<(PieceIndex, BlockMask)> {
     let start = PieceIndex(draws.below(u64::from(pieces)) as u32);
-    let mut best: Option<(u32, PieceIndex, GroupMask)> = None;
+    let mut best: Option<(u32, PieceIndex, BlockMask)> = None;
     let mut at = start;
     let mut wrapped = false;
     for _ in 0..COMPARED {
@@ -30,27 +30,27 @@ pub(super) fn rarest(
         }) else {
             break;
         };
-        let (holders, groups) = least_held(edge.holds.get(piece).intersect(open.get(piece)), piece, others);
+        let (holders, blocks) = least_held(edge.holds.get(piece).intersect(open.get(piece)), piece, others);
         if best.is_none_or(|(fewest, _, _)| holders < fewest) {
-            best = Some((holders, piece, groups));
+            best = Some((holders, piece, blocks));
             if holders == 0 {
                 break;
             }
         }
         at = PieceIndex(piece.0 + 1);
     }
-    best.map(|(_, piece, groups)| (piece, some(groups, most, draws.below(64) as u32)))
+    best.map(|(_, piece, blocks)| (piece, some(blocks, most, draws.below(64) as u32)))
 }
 
-/// The lowest open groups that this edge holds, of one piece, at most `most`.
-pub(super) fn lowest(edge: &NeighbourState, open: &Holdings, most: u32) -> Option<(PieceIndex, GroupMask)> {
+/// The lowest open blocks that this edge holds, of one piece, at most `most`.
+pub(super) fn lowest(edge: &NeighbourState, open: &Holdings, most: u32) -> Option<(PieceIndex, BlockMask)> {
     let piece = edge.ready.next_from(PieceIndex(0))?;
     Some((piece, some(edge.holds.get(piece).intersect(open.get(piece)), most, 0)))
 }
 
-/// Of `groups`, those that the fewest others hold, and how many do.
-fn least_held(mut groups: GroupMask, piece: PieceIndex, others: &[&Holdings]) -> (u32, GroupMask) {
-    // Bit i of the number of holders of each group, for all groups of the piece at once.
+/// Of `blocks`, those that the fewest others hold, and how many do.
+fn least_held(mut blocks: BlockMask, piece: PieceIndex, others: &[&Holdings]) -> (u32, BlockMask) {
+    // Bit i of the number of holders of each block, for all blocks of the piece at once.
     let mut planes = [0u64; 6];
     for holds in others {
         let mut carry = holds.get(piece).0;
@@ -60,26 +60,26 @@ fn least_held(mut groups: GroupMask, piece: PieceIndex, others: &[&Holdings]) ->
     }
     let mut holders = 0;
     for (bit, plane) in planes.iter().enumerate().rev() {
-        let without = groups.minus(GroupMask(*plane));
+        let without = blocks.minus(BlockMask(*plane));
         if without.is_empty() {
             holders += 1 << bit;
         } else {
-            groups = without;
+            blocks = without;
         }
     }
-    (holders, groups)
+    (holders, blocks)
 }
 
-/// At most `most` of `groups`, in a row from the bit `from`.
-fn some(groups: GroupMask, most: u32, from: u32) -> GroupMask {
-    let mut left = groups.0.rotate_right(from);
+/// At most `most` of `blocks`, in a row from the bit `from`.
+fn some(blocks: BlockMask, most: u32, from: u32) -> BlockMask {
+    let mut left = blocks.0.rotate_right(from);
     let mut taken = 0u64;
-    for _ in 0..most.min(groups.len()) {
+    for _ in 0..most.min(blocks.len()) {
         let lowest = left & left.wrapping_neg();
         taken |= lowest;
         left &= !lowest;
     }
-    GroupMask(taken.rotate_left(from))
+    BlockMask(taken.rotate_left(from))
 }
 
 #[cfg(test)]
@@ -87,20 +87,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_held_groups_are_found_for_a_whole_piece_at_once() {
+    fn the_least_held_blocks_are_found_for_a_whole_piece_at_once() {
         let piece = PieceIndex(2);
-        let hold = |mask: u64| [(piece, GroupMask(mask))].into_iter().collect::<Holdings>();
+        let hold = |mask: u64| [(piece, BlockMask(mask))].into_iter().collect::<Holdings>();
         let others = [hold(0b1110), hold(0b0110), hold(0b0100)];
         let others: Vec<&Holdings> = others.iter().collect();
-        assert_eq!(least_held(GroupMask(0b1111), piece, &others), (0, GroupMask(0b0001)));
-        assert_eq!(least_held(GroupMask(0b1110), piece, &others), (1, GroupMask(0b1000)));
-        assert_eq!(least_held(GroupMask(0b0100), piece, &others), (3, GroupMask(0b0100)));
+        assert_eq!(least_held(BlockMask(0b1111), piece, &others), (0, BlockMask(0b0001)));
+        assert_eq!(least_held(BlockMask(0b1110), piece, &others), (1, BlockMask(0b1000)));
+        assert_eq!(least_held(BlockMask(0b0100), piece, &others), (3, BlockMask(0b0100)));
     }
 
     #[test]
     fn runs_start_anywhere_and_are_limited() {
-        assert_eq!(some(GroupMask(0b1011), 2, 0), GroupMask(0b0011));
-        assert_eq!(some(GroupMask(0b1011), 2, 2), GroupMask(0b1001));
-        assert_eq!(some(GroupMask(0b1011), 9, 63), GroupMask(0b1011));
+        assert_eq!(some(BlockMask(0b1011), 2, 0), BlockMask(0b0011));
+        assert_eq!(some(BlockMask(0b1011), 2, 2), BlockMask(0b1001));
+        assert_eq!(some(BlockMask(0b1011), 9, 63), BlockMask(0b1011));
     }
 }

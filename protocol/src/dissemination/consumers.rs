@@ -3,7 +3,7 @@
 pub(super) mod share;
 
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::wire::content_id::ContentId;
 use crate::wire::identity::PublicKey;
@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub const MAX_CONSUMERS: usize = 32;
 /// Consumers that the source serves at once.
 pub const MAX_SOURCE_CONSUMERS: usize = 128;
-/// Groups of one consumer that may wait, beside those on their way: twice the widest window, as
+/// Blocks of one consumer that may wait, beside those on their way: twice the widest window, as
 /// cancels travel slower than requests.
 pub const MAX_ASKED: usize = 512;
-/// Groups on their way to one consumer: more could no longer be cancelled, nor give way to others.
+/// Blocks on their way to one consumer: more could no longer be cancelled, nor give way to others.
 pub const MAX_SERVED: usize = 4;
 /// A consumer that got nothing for this time gives its place to another.
 pub const IDLE_MS: u64 = 60_000;
@@ -31,7 +31,7 @@ pub const MAX_FRIENDS: usize = MAX_SOURCE_CONSUMERS;
 pub const REJOIN_MS: u64 = 250;
 /// Joins that are remembered for so long; one is forgotten for every one beyond.
 const MAX_JOINS: usize = 1024;
-/// Asked groups that are compared to find the one that was served least often.
+/// Asked blocks that are compared to find the one that was served least often.
 const COMPARED: usize = 64;
 
 /// One who pulls from here.
@@ -42,12 +42,12 @@ pub(super) struct Consumer {
     pub(super) manifest: ContentId,
     /// Whether it was told all that is held here of its version, or has a share.
     pub(super) greeted: bool,
-    /// When it was last handed a group, or joined.
+    /// When it was last handed a block, or joined.
     pub(super) active: UnixMillis,
     /// What it was told of, while others are told of other things.
     pub(super) share: Option<Share>,
-    /// In the order in which it asked; no group is in two of them.
-    asks: VecDeque<(PieceIndex, GroupMask)>,
+    /// In the order in which it asked; no block is in two of them.
+    asks: VecDeque<(PieceIndex, BlockMask)>,
     served: Vec<(PieceIndex, u32)>,
 }
 
@@ -125,7 +125,7 @@ impl Consumers {
     }
 
     /// Whose place `newcomer` may take: of one who is idle, else, for a friend, of a stranger.
-    /// Strangers go first, and the one longest without a group.
+    /// Strangers go first, and the one longest without a block.
     pub(super) fn gives_way(
         &self,
         now: UnixMillis,
@@ -156,10 +156,10 @@ impl Consumers {
         self.by_key.insert(key, consumer);
     }
 
-    pub(super) fn cancel(&mut self, key: &PublicKey, piece: PieceIndex, groups: GroupMask) {
+    pub(super) fn cancel(&mut self, key: &PublicKey, piece: PieceIndex, blocks: BlockMask) {
         if let Some(consumer) = self.by_key.get_mut(key) {
             for (_, asked) in consumer.asks.iter_mut().filter(|(of, _)| *of == piece) {
-                *asked = asked.minus(groups);
+                *asked = asked.minus(blocks);
             }
             consumer.asks.retain(|(_, asked)| !asked.is_empty());
         }
@@ -179,11 +179,11 @@ impl Consumers {
 
 impl Consumer {
     /// Notes a request; false when it asks for too much at once.
-    pub(super) fn ask(&mut self, piece: PieceIndex, groups: GroupMask) -> bool {
-        let served = self.served.iter().filter(|(of, _)| *of == piece).map(|(_, group)| *group);
+    pub(super) fn ask(&mut self, piece: PieceIndex, blocks: BlockMask) -> bool {
+        let served = self.served.iter().filter(|(of, _)| *of == piece).map(|(_, block)| *block);
         let asked = self.asks.iter().filter(|(of, _)| *of == piece);
-        let known = asked.fold(GroupMask::of(served), |known, (_, asked)| known.union(*asked));
-        let new = groups.minus(known);
+        let known = asked.fold(BlockMask::of(served), |known, (_, asked)| known.union(*asked));
+        let new = blocks.minus(known);
         let waiting: u32 = self.asks.iter().map(|(_, asked)| asked.len()).sum();
         if (waiting + new.len()) as usize > MAX_ASKED {
             return false;
@@ -199,12 +199,12 @@ impl Consumer {
         self.asks.is_empty() && self.served.is_empty()
     }
 
-    /// Notes that a group has left.
-    pub(super) fn sent(&mut self, piece: PieceIndex, group: u32) {
-        self.served.retain(|served| *served != (piece, group));
+    /// Notes that a block has left.
+    pub(super) fn sent(&mut self, piece: PieceIndex, block: u32) {
+        self.served.retain(|served| *served != (piece, block));
     }
 
-    /// The next group to serve: of those asked, in that order, the one served least often.
+    /// The next block to serve: of those asked, in that order, the one served least often.
     pub(super) fn next(
         &mut self,
         times_served: impl Fn(PieceIndex, u32) -> u32,
@@ -213,16 +213,16 @@ impl Consumer {
             return None;
         }
         let asks = self.asks.iter().enumerate();
-        let groups =
-            asks.flat_map(|(at, (piece, groups))| groups.iter().map(move |group| (at, *piece, group)));
-        let least = groups.take(COMPARED).min_by_key(|(_, piece, group)| times_served(*piece, *group));
-        let (at, piece, group) = least?;
+        let blocks =
+            asks.flat_map(|(at, (piece, blocks))| blocks.iter().map(move |block| (at, *piece, block)));
+        let least = blocks.take(COMPARED).min_by_key(|(_, piece, block)| times_served(*piece, *block));
+        let (at, piece, block) = least?;
         let (_, asked) = self.asks.get_mut(at)?;
-        *asked = asked.minus(GroupMask::of([group]));
+        *asked = asked.minus(BlockMask::of([block]));
         if asked.is_empty() {
             self.asks.remove(at);
         }
-        let next = (piece, group);
+        let next = (piece, block);
         self.served.push(next);
         Some(next)
     }

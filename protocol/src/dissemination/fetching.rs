@@ -5,7 +5,7 @@ use super::neighbours::{MAX_NEIGHBOURS, NeighbourState, RequestedBlock, StreamSt
 use super::reassignment::RETRY_STEAL_MS;
 use super::{DisseminationMode, NeighbourRole, Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::Holdings;
 use crate::wire::identity::PublicKey;
@@ -42,14 +42,14 @@ impl Relay {
         now: UnixMillis,
         peer: PublicKey,
         version: PolicyVersion,
-        news: &[(PieceIndex, GroupMask)],
+        news: &[(PieceIndex, BlockMask)],
     ) {
         let Some(transfer) = self.versions.get(&version).filter(|_| self.current == Some(version)) else {
             return;
         };
         let Some(edge) = self.neighbours.edges.get_mut(&peer).filter(|edge| edge.is_open()) else { return };
-        for (piece, groups) in news {
-            edge.holds.insert(*piece, groups.intersect(transfer.all(*piece)));
+        for (piece, blocks) in news {
+            edge.holds.insert(*piece, blocks.intersect(transfer.all(*piece)));
             edge.refresh(*piece, transfer.open().get(*piece));
         }
         self.fetch(now);
@@ -61,57 +61,57 @@ impl Relay {
         peer: PublicKey,
         version: PolicyVersion,
         piece: PieceIndex,
-        group: u32,
+        block: u32,
     ) {
         let Some(transfer) = self.versions.get_mut(&version) else { return };
-        let bytes = transfer.group_bytes(piece, group);
-        let new = !transfer.store(piece, GroupMask::of([group])).is_empty();
+        let bytes = transfer.block_bytes(piece, block);
+        let new = !transfer.store(piece, BlockMask::of([block])).is_empty();
         self.untold |= new;
         let current = self.current == Some(version);
         let mut belated = false;
         if let Some(edge) = self.neighbours.edges.get_mut(&peer).filter(|_| current) {
-            if let Some(asked) = edge.answered(piece, group) {
+            if let Some(asked) = edge.answered(piece, block) {
                 edge.pace.arrived(now, bytes, asked.at, asked.before);
                 (edge.heard, edge.failures, edge.faults) = (now, 0, 0);
             } else {
-                belated = edge.is_belated(now, piece, group);
+                belated = edge.is_belated(now, piece, block);
             }
         }
         if current {
             self.neighbours.ahead.came(bytes);
         }
         self.neighbours.count(&peer, |totals| match new {
-            true => (totals.groups, totals.bytes) = (totals.groups + 1, totals.bytes + bytes),
+            true => (totals.blocks, totals.bytes) = (totals.blocks + 1, totals.bytes + bytes),
             false => {
                 (totals.duplicates, totals.belated) =
                     (totals.duplicates + 1, totals.belated + u64::from(belated));
             }
         });
         if current {
-            self.settle(now, version, piece, GroupMask::of([group]));
+            self.settle(now, version, piece, BlockMask::of([block]));
             self.check_complete(now);
             self.fetch(now);
         }
     }
 
-    /// Takes back what others were asked for of these groups, which are stored now.
+    /// Takes back what others were asked for of these blocks, which are stored now.
     pub(super) fn settle(
         &mut self,
         now: UnixMillis,
         version: PolicyVersion,
         piece: PieceIndex,
-        groups: GroupMask,
+        blocks: BlockMask,
     ) {
         let open = self.versions.get(&version).map(|t| t.open().get(piece)).unwrap_or_default();
         self.neighbours.refresh(piece, open);
-        let asked_of = |edge: &NeighbourState| -> GroupMask {
-            let of_piece = edge.asked.iter().filter(|a| a.piece == piece && groups.contains(a.group));
-            GroupMask::of(of_piece.map(|a| a.group))
+        let asked_of = |edge: &NeighbourState| -> BlockMask {
+            let of_piece = edge.asked.iter().filter(|a| a.piece == piece && blocks.contains(a.block));
+            BlockMask::of(of_piece.map(|a| a.block))
         };
-        let late: Vec<(PublicKey, GroupMask)> =
+        let late: Vec<(PublicKey, BlockMask)> =
             self.neighbours.edges.iter().map(|(peer, edge)| (*peer, asked_of(edge))).collect();
-        for (peer, groups) in late {
-            groups.iter().for_each(|group| self.cancel(now, peer, version, piece, group));
+        for (peer, blocks) in late {
+            blocks.iter().for_each(|block| self.cancel(now, peer, version, piece, block));
         }
     }
 
@@ -147,7 +147,7 @@ impl Relay {
         self.fetch(now);
     }
 
-    /// Does all that can be done now: closes, opens, asks neighbours for groups and
+    /// Does all that can be done now: closes, opens, asks neighbours for blocks and
     /// the learner for neighbours.
     pub(super) fn fetch(&mut self, now: UnixMillis) {
         let retired = self.neighbours.retire();
@@ -172,14 +172,14 @@ impl Relay {
         self.steal_at = None;
     }
 
-    /// Asks a neighbour for open groups.
+    /// Asks a neighbour for open blocks.
     pub(super) fn request(
         &mut self,
         now: UnixMillis,
         peer: PublicKey,
         version: PolicyVersion,
         piece: PieceIndex,
-        groups: GroupMask,
+        blocks: BlockMask,
     ) {
         let (Some(transfer), Some(edge)) =
             (self.versions.get_mut(&version), self.neighbours.edges.get_mut(&peer))
@@ -191,11 +191,11 @@ impl Relay {
         }
         edge.pace.starved(now, edge.asked.len());
         let before = edge.pace.delivered();
-        edge.asked.extend(groups.iter().map(|group| RequestedBlock { piece, group, at: now, before }));
-        transfer.ask(piece, groups);
+        edge.asked.extend(blocks.iter().map(|block| RequestedBlock { piece, block, at: now, before }));
+        transfer.ask(piece, blocks);
         let open = transfer.open().get(piece);
         self.neighbours.refresh(piece, open);
-        self.outputs.push_back(RelayOutput::Request { peer, version, piece, groups });
+        self.outputs.push_back(RelayOutput::Request { peer, version, piece, blocks });
     }
 
     pub(super) fn fetch_timeout(&self) -> Option<UnixMillis> {
@@ -240,8 +240,8 @@ impl Relay {
 
     fn release(&mut self, asked: VecDeque<RequestedBlock>) {
         let Some(transfer) = self.current.and_then(|v| self.versions.get_mut(&v)) else { return };
-        for RequestedBlock { piece, group, .. } in asked {
-            transfer.release(piece, GroupMask::of([group]));
+        for RequestedBlock { piece, block, .. } in asked {
+            transfer.release(piece, BlockMask::of([block]));
             self.neighbours.refresh(piece, transfer.open().get(piece));
         }
     }
@@ -275,9 +275,9 @@ impl Relay {
         let mut budget = self.neighbours.budget();
         let end_ms = self.versions.get(&version).and_then(|t| self.neighbours.due_ms(t.missing_bytes()));
         for peer in peers {
-            while let Some((piece, groups)) = self.pick(&peer, version, budget, end_ms) {
-                self.request(now, peer, version, piece, groups);
-                budget -= u64::from(groups.len());
+            while let Some((piece, blocks)) = self.pick(&peer, version, budget, end_ms) {
+                self.request(now, peer, version, piece, blocks);
+                budget -= u64::from(blocks.len());
             }
             self.take_over(now, peer, budget);
         }
@@ -286,14 +286,14 @@ impl Relay {
     }
 
     /// What to ask of this neighbour next, if it has room and anything of use: at most `budget`
-    /// groups. At the joint rate all that is missing takes `end_ms`.
+    /// blocks. At the joint rate all that is missing takes `end_ms`.
     fn pick(
         &mut self,
         peer: &PublicKey,
         version: PolicyVersion,
         budget: u64,
         end_ms: Option<u64>,
-    ) -> Option<(PieceIndex, GroupMask)> {
+    ) -> Option<(PieceIndex, BlockMask)> {
         let ahead = self.neighbours.ahead.ms();
         let edge = self.neighbours.edges.get(peer)?;
         if edge.ready.is_empty() || edge.room(ahead) == 0 {
@@ -390,8 +390,8 @@ impl Relay {
 }
 
 /// Puts what neighbours were asked for back on record after the wish was made anew.
-pub(super) fn asked_again(edges: &BTreeMap<PublicKey, NeighbourState>) -> Vec<(PieceIndex, GroupMask)> {
-    edges.values().flat_map(|edge| &edge.asked).map(|a| (a.piece, GroupMask::of([a.group]))).collect()
+pub(super) fn asked_again(edges: &BTreeMap<PublicKey, NeighbourState>) -> Vec<(PieceIndex, BlockMask)> {
+    edges.values().flat_map(|edge| &edge.asked).map(|a| (a.piece, BlockMask::of([a.block]))).collect()
 }
 
 #[cfg(test)]

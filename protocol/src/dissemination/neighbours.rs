@@ -3,7 +3,7 @@
 use super::request_window::RequestWindow;
 use super::throughput::Throughput;
 use super::{DisseminationMode, NeighbourRole};
-use crate::snapshot::blocks::{GROUP_BYTES, GroupMask};
+use crate::snapshot::blocks::{BLOCK_BYTES, BlockMask};
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::{Holdings, PieceSet};
 use crate::wire::identity::PublicKey;
@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, VecDeque};
 /// Most neighbours that are named at once.
 pub const MAX_NEIGHBOURS: usize = 24;
 /// Silence, while something is asked, after which a neighbour counts as lost; longer where
-/// a group takes longer.
+/// a block takes longer.
 pub(super) const STALL_MS: u64 = 3_000;
 /// Silence that is borne of one that has not delivered yet: its uplink may be slow, and others
 /// in turn before us.
 const FIRST_MS: u64 = 10_000;
 /// Longest time that silence is borne because a neighbour itself is slow: one that takes longer for
-/// two groups is of no use.
+/// two blocks is of no use.
 const SLOWEST_MS: u64 = FIRST_MS;
 /// Longest time that silence is borne because a neighbour failed before.
 const MAX_FAILED_MS: u64 = 20_000;
@@ -31,9 +31,9 @@ pub(super) const OPEN_MS: u64 = 5_000;
 const RETRY_MS: u64 = 500;
 /// Longest pause before a lost neighbour is tried again, in milliseconds.
 const MAX_RETRY_MS: u64 = 30_000;
-/// Groups that are asked of all neighbours together before any rate is known.
+/// Blocks that are asked of all neighbours together before any rate is known.
 const START_BUDGET: u64 = 16;
-/// Groups that are asked of all neighbours together, as the time in which they
+/// Blocks that are asked of all neighbours together, as the time in which they
 /// should arrive, in milliseconds.
 const BUDGET_MS: u64 = 1_500;
 
@@ -45,11 +45,11 @@ pub(super) enum StreamState {
     Open,
 }
 
-/// A group that was asked for and is not here.
+/// A block that was asked for and is not here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestedBlock {
     pub(super) piece: PieceIndex,
-    pub(super) group: u32,
+    pub(super) block: u32,
     pub(super) at: UnixMillis,
     /// What the neighbour had delivered by then, in bytes.
     pub(super) before: u64,
@@ -59,7 +59,7 @@ pub(super) struct RequestedBlock {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NeighbourTotals {
     pub(super) bytes: u64,
-    pub(super) groups: u64,
+    pub(super) blocks: u64,
     pub(super) duplicates: u64,
     /// Duplicates that were sent although they had been cancelled before.
     pub(super) belated: u64,
@@ -75,7 +75,7 @@ pub(super) struct NeighbourState {
     pub(super) link: StreamState,
     /// What it says that it holds.
     pub(super) holds: Holdings,
-    /// Pieces of which it holds open groups.
+    /// Pieces of which it holds open blocks.
     pub(super) ready: PieceSet,
     /// Oldest first, at most [`super::MAX_WINDOW`].
     pub(super) asked: VecDeque<RequestedBlock>,
@@ -163,7 +163,7 @@ impl NeighbourState {
     }
 
     /// Keeps `ready` true after `open` or `holds` of a piece have changed.
-    pub(super) fn refresh(&mut self, piece: PieceIndex, open: GroupMask) {
+    pub(super) fn refresh(&mut self, piece: PieceIndex, open: BlockMask) {
         if self.holds.get(piece).intersect(open).is_empty() {
             self.ready.remove(piece);
         } else {
@@ -171,33 +171,33 @@ impl NeighbourState {
         }
     }
 
-    /// Takes a group off what was asked.
-    pub(super) fn answered(&mut self, piece: PieceIndex, group: u32) -> Option<RequestedBlock> {
-        let at = self.asked.iter().position(|a| a.piece == piece && a.group == group)?;
+    /// Takes a block off what was asked.
+    pub(super) fn answered(&mut self, piece: PieceIndex, block: u32) -> Option<RequestedBlock> {
+        let at = self.asked.iter().position(|a| a.piece == piece && a.block == block)?;
         self.asked.remove(at)
     }
 
     /// Until when it may be silent, if any may be for `patience` milliseconds.
     pub(super) fn silent_until(&self, patience: u64) -> UnixMillis {
-        let slow = self.pace.group_ms().map_or(FIRST_MS, |group| (2 * group).min(SLOWEST_MS));
+        let slow = self.pace.block_ms().map_or(FIRST_MS, |block| (2 * block).min(SLOWEST_MS));
         let patience = patience.max(slow).min(MAX_STALL_MS);
         // It may have been too little before.
         let longer = (patience << self.failures.min(5)).min(MAX_FAILED_MS);
         self.heard.plus(patience.max(longer))
     }
 
-    /// Groups that may be asked now, so many milliseconds ahead. Small rooms wait until they have
-    /// grown, so that one request carries several groups.
+    /// Blocks that may be asked now, so many milliseconds ahead. Small rooms wait until they have
+    /// grown, so that one request carries several blocks.
     pub(super) fn room(&self, ahead_ms: u64) -> u32 {
         let window = self.pace.window(ahead_ms);
         let room = window.saturating_sub(self.asked.len() as u32);
         if room * 8 >= window { room } else { 0 }
     }
 
-    /// Groups beyond those asked that would have begun to arrive after so many milliseconds.
+    /// Blocks beyond those asked that would have begun to arrive after so many milliseconds.
     pub(super) fn room_until(&self, millis: u64) -> u32 {
-        let Some(group_ms) = self.pace.group_ms() else { return u32::MAX };
-        let until_then = 1 + millis / group_ms.max(1);
+        let Some(block_ms) = self.pace.block_ms() else { return u32::MAX };
+        let until_then = 1 + millis / block_ms.max(1);
         until_then.saturating_sub(self.asked.len() as u64).min(u64::from(u32::MAX)) as u32
     }
 }
@@ -267,15 +267,15 @@ impl Neighbours {
         self.edges.values().filter(|edge| edge.is_open()).filter_map(|edge| edge.pace.rate()).sum()
     }
 
-    /// Groups that may be asked of all together: a slow downlink shared by many must not queue for a minute.
+    /// Blocks that may be asked of all together: a slow downlink shared by many must not queue for a minute.
     pub(super) fn budget(&self) -> u64 {
-        let paced = self.rate().saturating_mul(BUDGET_MS) / 1000 / GROUP_BYTES as u64;
+        let paced = self.rate().saturating_mul(BUDGET_MS) / 1000 / BLOCK_BYTES as u64;
         paced.max(START_BUDGET).saturating_sub(self.under_way())
     }
 
     /// Milliseconds until all that is under way has come, at the joint rate; none before any rate is known.
     pub(super) fn drain_ms(&self) -> Option<u64> {
-        self.due_ms(self.under_way() * GROUP_BYTES as u64)
+        self.due_ms(self.under_way() * BLOCK_BYTES as u64)
     }
 
     /// Milliseconds that so many bytes take at the joint rate; none before any rate is known.
@@ -289,8 +289,8 @@ impl Neighbours {
         STALL_MS.max(2 * self.drain_ms().unwrap_or(0))
     }
 
-    /// Keeps every `ready` true after the open groups of a piece have changed.
-    pub(super) fn refresh(&mut self, piece: PieceIndex, open: GroupMask) {
+    /// Keeps every `ready` true after the open blocks of a piece have changed.
+    pub(super) fn refresh(&mut self, piece: PieceIndex, open: BlockMask) {
         self.edges.values_mut().for_each(|edge| edge.refresh(piece, open));
     }
 
@@ -310,11 +310,11 @@ mod tests {
         let mut edge = NeighbourState::new(NeighbourRole::Mesh, UnixMillis(0));
         let until = |edge: &NeighbourState, patience| edge.silent_until(patience).0;
         assert_eq!(until(&edge, STALL_MS), FIRST_MS, "nothing is known of it");
-        // A group in three seconds, then one in twenty.
-        edge.pace.arrived(UnixMillis(3_000), GROUP_BYTES as u64, UnixMillis(0), 0);
+        // A block in three seconds, then one in twenty.
+        edge.pace.arrived(UnixMillis(3_000), BLOCK_BYTES as u64, UnixMillis(0), 0);
         assert_eq!(until(&edge, STALL_MS), 6_000);
         let mut drip = NeighbourState::new(NeighbourRole::Mesh, UnixMillis(0));
-        drip.pace.arrived(UnixMillis(20_000), GROUP_BYTES as u64, UnixMillis(0), 0);
+        drip.pace.arrived(UnixMillis(20_000), BLOCK_BYTES as u64, UnixMillis(0), 0);
         assert_eq!(until(&drip, STALL_MS), SLOWEST_MS);
         drip.failures = 9;
         assert_eq!(until(&drip, STALL_MS), MAX_FAILED_MS);

@@ -9,7 +9,7 @@
 //! further ahead. Where that does not help, more has been asked for early, which makes choices
 //! older and thefts rarer.
 
-use crate::snapshot::blocks::GROUP_BYTES;
+use crate::snapshot::blocks::BLOCK_BYTES;
 use crate::wire::time::UnixMillis;
 
 /// Least data that should be under way from a neighbour beyond what its latency needs,
@@ -20,9 +20,9 @@ pub const QUEUE_MS: u64 = 300;
 const MAX_MS: u64 = 4 * QUEUE_MS;
 /// Least time between two looks, in milliseconds.
 const LOOK_EVERY_MS: u64 = 500;
-/// Between two looks so many bytes come at the best rate, at least: groups come whole and in
+/// Between two looks so many bytes come at the best rate, at least: blocks come whole and in
 /// batches, and few say little.
-const LOOK_BYTES: u64 = 64 * GROUP_BYTES as u64;
+const LOOK_BYTES: u64 = 64 * BLOCK_BYTES as u64;
 /// Less than this part of the best rate is less than before.
 const LESS: (u64, u64) = (15, 16);
 /// The best rate gains this part of what a look shows beyond it: one burst says little.

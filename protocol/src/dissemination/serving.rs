@@ -3,13 +3,13 @@
 use super::consumers::Consumer;
 use super::{Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::wire::content_id::ContentId;
 use crate::wire::identity::PublicKey;
 use crate::wire::time::UnixMillis;
 
-/// Longest time for which news are gathered. Told one by one, the groups of a large snapshot would
+/// Longest time for which news are gathered. Told one by one, the blocks of a large snapshot would
 /// cost each consumer a small message each: with 16 neighbours three percent of the downlink, and
 /// most of the processor time.
 const MAX_GATHER_MS: u64 = 50;
@@ -49,21 +49,21 @@ impl Relay {
         peer: PublicKey,
         version: PolicyVersion,
         piece: PieceIndex,
-        groups: GroupMask,
+        blocks: BlockMask,
     ) {
         let Some(consumer) = self.consumers.get_mut(&peer).filter(|c| c.version == version) else { return };
         let have = self.versions.get(&version).map(|t| t.have().get(piece)).unwrap_or_default();
         // It may ask only for what it was told of, and for no more than a window's worth.
-        if groups.minus(have).is_empty() && consumer.ask(piece, groups) {
+        if blocks.minus(have).is_empty() && consumer.ask(piece, blocks) {
             self.serve(now, &peer);
         } else {
             self.refuse(peer, version);
         }
     }
 
-    pub(super) fn sent(&mut self, now: UnixMillis, peer: &PublicKey, piece: PieceIndex, group: u32) {
+    pub(super) fn sent(&mut self, now: UnixMillis, peer: &PublicKey, piece: PieceIndex, block: u32) {
         if let Some(consumer) = self.consumers.get_mut(peer) {
-            consumer.sent(piece, group);
+            consumer.sent(piece, block);
             self.serve(now, peer);
         }
     }
@@ -149,13 +149,13 @@ impl Relay {
         let Some(consumer) = self.consumers.get_mut(peer) else { return };
         let version = consumer.version;
         let Some(transfer) = self.versions.get_mut(&version) else { return };
-        while let Some((piece, group)) = consumer.next(|piece, group| transfer.times_served(piece, group)) {
+        while let Some((piece, block)) = consumer.next(|piece, block| transfer.times_served(piece, block)) {
             // A piece may have been damaged since it was asked for: what is not here is not served.
-            if transfer.have().get(piece).contains(group) {
-                transfer.serve(piece, group);
+            if transfer.have().get(piece).contains(block) {
+                transfer.serve(piece, block);
                 consumer.active = now;
-                consumer.share.iter_mut().for_each(|share| share.got(piece, group));
-                self.outputs.push_back(RelayOutput::Serve { peer: *peer, version, piece, group });
+                consumer.share.iter_mut().for_each(|share| share.got(piece, block));
+                self.outputs.push_back(RelayOutput::Serve { peer: *peer, version, piece, block });
             } else {
                 self.refuse(*peer, version);
                 return;

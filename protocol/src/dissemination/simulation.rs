@@ -46,7 +46,7 @@ pub struct SimulationReport {
 pub struct SimulationSetup {
     /// The seed of every random choice in the simulation.
     pub seed: u64,
-    /// How groups are gathered.
+    /// How blocks are gathered.
     pub mode: DisseminationMode,
     /// Uplink of the source.
     pub source_up: u64,
@@ -73,11 +73,11 @@ pub struct Timing {
     pub millis: u64,
     /// The fluid bound, in milliseconds: max{F/B0, F/d, N·F/(B0 + ΣB_up)}.
     pub bound_millis: u64,
-    /// Groups that arrived where they were already, in all nodes that lived to the end.
+    /// Blocks that arrived where they were already, in all nodes that lived to the end.
     pub duplicates: u64,
-    /// Groups that arrived where they were missing.
-    pub groups: u64,
-    /// Groups that were taken over from slower neighbours.
+    /// Blocks that arrived where they were missing.
+    pub blocks: u64,
+    /// Blocks that were taken over from slower neighbours.
     pub steals: u64,
     /// Bytes that the source sent.
     pub source_bytes: u64,
@@ -120,7 +120,7 @@ pub fn broadcast(setup: &SimulationSetup) -> Result<Timing, String> {
         millis: world.millis(),
         bound_millis: bounds.into_iter().max().unwrap_or(0).max(shared),
         duplicates: stats.iter().map(|s| s.duplicates).sum(),
-        groups: stats.iter().map(|s| s.groups).sum(),
+        blocks: stats.iter().map(|s| s.blocks).sum(),
         steals: stats.iter().map(|s| s.steals).sum(),
         source_bytes: world.nodes[0].sent_bytes,
         complete: world.nodes[1..]

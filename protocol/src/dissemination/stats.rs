@@ -9,15 +9,15 @@ use crate::wire::identity::PublicKey;
 pub struct UpstreamStats {
     /// The neighbour's key, as the learner named it.
     pub peer: PublicKey,
-    /// Bytes of groups that it delivered and that were not here before.
+    /// Bytes of blocks that it delivered and that were not here before.
     pub bytes: u64,
     /// Smoothed rate while it had something to deliver; 0 before the first measurement.
     pub bytes_per_s: u64,
     /// Streams that ended, failed to open or fell silent.
     pub failed: u64,
-    /// Groups that it delivered and that were here already.
+    /// Blocks that it delivered and that were here already.
     pub duplicates: u64,
-    /// Groups that it took over from slower neighbours.
+    /// Blocks that it took over from slower neighbours.
     pub steals: u64,
     /// Whether its stream is open.
     pub open: bool,
@@ -28,11 +28,11 @@ pub struct UpstreamStats {
 pub struct Stats {
     /// Those that are named now or still deliver.
     pub upstreams: Vec<UpstreamStats>,
-    /// Groups received that were not here before, since the start.
-    pub groups: u64,
-    /// Groups received that were here already, since the start.
+    /// Blocks received that were not here before, since the start.
+    pub blocks: u64,
+    /// Blocks received that were here already, since the start.
     pub duplicates: u64,
-    /// Groups taken over from slower neighbours, since the start.
+    /// Blocks taken over from slower neighbours, since the start.
     pub steals: u64,
     /// Blocks that are requested and not yet here.
     pub under_way: u64,
@@ -46,7 +46,7 @@ impl Relay {
         let all = self.neighbours.totals();
         Stats {
             upstreams: self.neighbours.edges.iter().map(|(peer, edge)| upstream(*peer, edge)).collect(),
-            groups: all.groups,
+            blocks: all.blocks,
             duplicates: all.duplicates,
             steals: all.steals,
             under_way: self.neighbours.under_way(),

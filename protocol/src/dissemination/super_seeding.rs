@@ -1,15 +1,15 @@
 //! What the source tells of while a version is new: to each consumer something else.
 //!
 //! Consumers that are told of everything choose each for itself, and hear late of what others
-//! chose. So the source sends many groups twice or thrice before it has sent others at all;
+//! chose. So the source sends many blocks twice or thrice before it has sent others at all;
 //! these everybody lacks at the end, and all wait for the source. At first, therefore, each
-//! consumer is told of groups of which nobody else was told, as many as keep it busy, and gets
+//! consumer is told of blocks of which nobody else was told, as many as keep it busy, and gets
 //! the others from its neighbours (BitTorrent's super-seeding). When nothing is left to tell of
 //! and all has been sent, everybody is told of everything: from then on the source serves what
 //! is rare, as all others do.
 //!
 //! Nobody can hold this up for long. Who asks for nothing of what it was told of is told of
-//! everything, and so is everybody soon after the last group was told of. Who passes nothing on has
+//! everything, and so is everybody soon after the last block was told of. Who passes nothing on has
 //! no share, as far as it says so; one that lies keeps its share from the others until then, when
 //! the source sends it again. Of a version with deltas everybody is told everything at once: deltas
 //! are few, and who wants which chunks is not known here.
@@ -18,18 +18,18 @@ use super::consumers::Consumer;
 use super::consumers::share::{LOOK_EVERY_MS, News, Share};
 use super::{DisseminationMode, Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::Holdings;
 use crate::wire::identity::PublicKey;
 use crate::wire::time::UnixMillis;
 use std::collections::VecDeque;
 
-/// Groups told of in one message, at least: one told of alone would cost as much.
+/// Blocks told of in one message, at least: one told of alone would cost as much.
 const AT_ONCE: u64 = 4;
 /// Who asks for nothing in this time wants something else, in milliseconds.
 const IDLE_MS: u64 = 500;
-/// Everybody is told of everything so long after the last group was told of, in milliseconds, or
+/// Everybody is told of everything so long after the last block was told of, in milliseconds, or
 /// after this part of the time until then.
 const END_MS: u64 = 2_000;
 /// One in so many parts of the time until then, see [`END_MS`].
@@ -38,31 +38,31 @@ const END_PART: u64 = 8;
 #[derive(Debug)]
 pub(super) struct Disclosure {
     version: PolicyVersion,
-    /// Groups of which nobody was told.
-    secret: VecDeque<(PieceIndex, GroupMask)>,
+    /// Blocks of which nobody was told.
+    secret: VecDeque<(PieceIndex, BlockMask)>,
     /// When the first consumer got a share.
     begun: Option<UnixMillis>,
     look_at: UnixMillis,
-    /// When the last group was told of.
+    /// When the last block was told of.
     told_all: Option<UnixMillis>,
 }
 
 impl Disclosure {
-    /// At most `most` groups that nobody was told of, of those that are here.
+    /// At most `most` blocks that nobody was told of, of those that are here.
     fn reveal(&mut self, have: &Holdings, most: u64) -> News {
         let mut room = most as u32;
         let mut news = Vec::new();
         while room > 0
-            && let Some((piece, groups)) = self.secret.front_mut()
+            && let Some((piece, blocks)) = self.secret.front_mut()
         {
-            *groups = groups.intersect(have.get(*piece));
-            let told = GroupMask::of(groups.iter().take(room as usize));
-            *groups = groups.minus(told);
+            *blocks = blocks.intersect(have.get(*piece));
+            let told = BlockMask::of(blocks.iter().take(room as usize));
+            *blocks = blocks.minus(told);
             room -= told.len();
             if !told.is_empty() {
                 news.push((*piece, told));
             }
-            if groups.is_empty() {
+            if blocks.is_empty() {
                 self.secret.pop_front();
             }
         }

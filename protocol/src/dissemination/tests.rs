@@ -1,7 +1,7 @@
 //! One machine alone: what it says to each input, at instants that the test chooses.
 
 use super::*;
-use crate::snapshot::blocks::GROUP_BYTES;
+use crate::snapshot::blocks::BLOCK_BYTES;
 use crate::snapshot::manifest::tests as manifests;
 
 mod asking;
@@ -70,9 +70,9 @@ fn config(mode: DisseminationMode) -> RelayConfig {
     }
 }
 
-/// A manifest of `chunks` chunks, each of `groups` whole groups. Its tensors are of no matter here.
-fn snapshot(version: PolicyVersion, chunks: u8, groups: u32) -> Arc<Manifest> {
-    let chunk_bytes = groups * GROUP_BYTES as u32;
+/// A manifest of `chunks` chunks, each of `blocks` whole blocks. Its tensors are of no matter here.
+fn snapshot(version: PolicyVersion, chunks: u8, blocks: u32) -> Arc<Manifest> {
+    let chunk_bytes = blocks * BLOCK_BYTES as u32;
     let total_bytes = u64::from(chunks) * u64::from(chunk_bytes);
     Arc::new(Manifest { total_bytes, chunk_bytes, ..manifests::manifest(version.0, chunks) })
 }

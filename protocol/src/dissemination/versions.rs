@@ -4,7 +4,7 @@ use super::fetching::asked_again;
 use super::transfer::Transfer;
 use super::{Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
 use crate::snapshot::piece_set::{Holdings, PieceSet};
 use crate::wire::time::UnixMillis;
@@ -35,7 +35,7 @@ impl Relay {
         }
         self.untold = true;
         let Entry::Vacant(new) = self.versions.entry(version) else {
-            have.iter().for_each(|(piece, groups)| self.hold(now, version, piece, groups));
+            have.iter().for_each(|(piece, blocks)| self.hold(now, version, piece, blocks));
             return self.wanted(now, version, wanted);
         };
         new.insert(Transfer::new(manifest, &have, wanted));
@@ -58,8 +58,8 @@ impl Relay {
         let Some(transfer) = self.versions.get_mut(&version) else { return };
         transfer.wish(pieces);
         if current == Some(version) {
-            for (piece, groups) in asked_again(&self.neighbours.edges) {
-                transfer.ask(piece, groups);
+            for (piece, blocks) in asked_again(&self.neighbours.edges) {
+                transfer.ask(piece, blocks);
             }
             for piece in (0..transfer.pieces()).map(PieceIndex) {
                 self.neighbours.refresh(piece, transfer.open().get(piece));
@@ -83,17 +83,17 @@ impl Relay {
     }
 
     pub(super) fn gained(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex) {
-        self.hold(now, version, piece, GroupMask(u64::MAX));
+        self.hold(now, version, piece, BlockMask(u64::MAX));
         if self.current == Some(version) {
             self.check_complete(now);
             self.fetch(now);
         }
     }
 
-    /// Notes groups that are on disk and did not come from a neighbour.
-    fn hold(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex, groups: GroupMask) {
+    /// Notes blocks that are on disk and did not come from a neighbour.
+    fn hold(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex, blocks: BlockMask) {
         let Some(transfer) = self.versions.get_mut(&version) else { return };
-        let new = transfer.store(piece, groups);
+        let new = transfer.store(piece, blocks);
         self.untold |= !new.is_empty();
         if self.current == Some(version) && !new.is_empty() {
             self.settle(now, version, piece, new);

@@ -1,5 +1,5 @@
 //! What the fuzz targets reach and nobody else does: which addresses are believed, and what becomes
-//! of a neighbour's groups.
+//! of a neighbour's blocks.
 
 use std::net::IpAddr;
 
@@ -36,7 +36,7 @@ pub fn without_peer(address: Multiaddr) -> Multiaddr {
     addresses::without_peer(address)
 }
 
-/// Why a group was not kept.
+/// Why a block was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// It is not what its piece's name says.
@@ -45,19 +45,19 @@ pub enum Blame {
     Nobody,
 }
 
-/// Verifies and stores what a neighbour sends as `group` of `piece`: so many leaves of the piece's
-/// tree, and the group's bytes.
+/// Verifies and stores what a neighbour sends as `block` of `piece`: so many leaves of the piece's
+/// tree, and the block's bytes.
 ///
 /// # Errors
 /// Whose fault it is.
-pub fn keep_group(
+pub fn keep_block(
     store: &ChunkStore,
     piece: Piece,
-    group: u32,
+    block: u32,
     leaves: usize,
     payload: Bytes,
 ) -> Result<Written, Blame> {
-    let arrival = Arrival { index: PieceIndex(0), piece, group, leaves, payload };
+    let arrival = Arrival { index: PieceIndex(0), piece, block, leaves, payload };
     keep(store, &arrival).map_err(|failure| match failure {
         KeepFailure::Rotten(_) => Blame::Neighbour,
         KeepFailure::Ours(_) => Blame::Nobody,

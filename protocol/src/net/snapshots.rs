@@ -77,7 +77,7 @@ pub struct SnapshotsConfig {
     pub me: PublicKey,
     /// Whether it publishes, passes on, or only receives.
     pub role: SnapshotRole,
-    /// How groups are gathered.
+    /// How blocks are gathered.
     pub mode: DisseminationMode,
     /// Complete versions that stay on disk and available to others; at least 1.
     pub keep_versions: usize,
@@ -210,7 +210,7 @@ impl Snapshots {
         self.send(DriverCommand::Leaves(leaves)).await
     }
 
-    /// Changes how groups are gathered, as the learner wishes.
+    /// Changes how blocks are gathered, as the learner wishes.
     ///
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.

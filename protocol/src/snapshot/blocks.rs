@@ -1,40 +1,40 @@
-//! Groups: the parts of a piece that are verified and forwarded one by one.
+//! Blocks: the parts of a piece that are verified and forwarded one by one.
 //!
-//! BLAKE3 is a tree. Cutting a piece at multiples of [`GROUP_BYTES`] cuts that tree at one
-//! level, so the chaining values of the groups merge to the piece's content id: whoever has
-//! them can verify any group alone, and needs to trust nobody for them. This is the bao
-//! construction with the inner nodes left out; a piece has at most [`MAX_GROUPS`] groups, so
+//! BLAKE3 is a tree. Cutting a piece at multiples of [`BLOCK_BYTES`] cuts that tree at one
+//! level, so the chaining values of the blocks merge to the piece's content id: whoever has
+//! them can verify any block alone, and needs to trust nobody for them. This is the bao
+//! construction with the inner nodes left out; a piece has at most [`MAX_BLOCKS`] blocks, so
 //! its leaves are at most 2 KiB.
 
-pub use block_set::GroupMask;
+pub use block_set::BlockMask;
 
 use crate::wire::content_id::ContentId;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use std::ops::Range;
 
-/// Length of every group but a piece's last, in bytes. A power of two, as the cuts must be cuts
+/// Length of every block but a piece's last, in bytes. A power of two, as the cuts must be cuts
 /// of BLAKE3's own tree.
-pub const GROUP_BYTES: usize = 64 << 10;
-/// Most groups of a piece: a set of them fits a machine word.
-pub const MAX_GROUPS: usize = 64;
+pub const BLOCK_BYTES: usize = 64 << 10;
+/// Most blocks of a piece: a set of them fits a machine word.
+pub const MAX_BLOCKS: usize = 64;
 /// Longest piece, in bytes.
-pub const MAX_PIECE_BYTES: u64 = (GROUP_BYTES * MAX_GROUPS) as u64;
+pub const MAX_PIECE_BYTES: u64 = (BLOCK_BYTES * MAX_BLOCKS) as u64;
 
 /// Bytes of one leaf.
 const LEAF_BYTES: usize = 32;
 /// Bytes of an encoded tree before its leaves: the content id and the length.
 const HEADER_BYTES: usize = 32 + 8;
 
-/// The chaining values of a piece's groups. They have been found to merge to the piece's content id.
+/// The chaining values of a piece's blocks. They have been found to merge to the piece's content id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupTree {
+pub struct BlockTree {
     id: ContentId,
     length: u64,
-    /// Empty when the piece has one group: then the content id itself verifies it.
+    /// Empty when the piece has one block: then the content id itself verifies it.
     leaves: Vec<ChainingValue>,
 }
 
-/// Why leaves are not the group tree of a piece.
+/// Why leaves are not the block tree of a piece.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
     /// The piece is longer than any piece may be.
@@ -52,30 +52,30 @@ pub enum TreeError {
     #[error("the leaves do not merge to {0}")]
     Root(ContentId),
     /// The encoded tree is torn.
-    #[error("an encoded group tree of {0} bytes is cut off")]
+    #[error("an encoded block tree of {0} bytes is cut off")]
     Torn(usize),
 }
 
-/// How many groups a piece of `length` bytes has. An empty piece has one, empty group.
-pub fn group_count(length: u64) -> u32 {
-    u32::try_from(length.div_ceil(GROUP_BYTES as u64).max(1)).unwrap_or(u32::MAX)
+/// How many blocks a piece of `length` bytes has. An empty piece has one, empty block.
+pub fn block_count(length: u64) -> u32 {
+    u32::try_from(length.div_ceil(BLOCK_BYTES as u64).max(1)).unwrap_or(u32::MAX)
 }
 
-/// The bytes of a piece of `length` bytes that a group holds; empty for a group beyond the last.
-pub fn group_range(length: u64, group: u32) -> Range<u64> {
-    let start = (u64::from(group) * GROUP_BYTES as u64).min(length);
-    start..(start + GROUP_BYTES as u64).min(length)
+/// The bytes of a piece of `length` bytes that a block holds; empty for a block beyond the last.
+pub fn block_range(length: u64, block: u32) -> Range<u64> {
+    let start = (u64::from(block) * BLOCK_BYTES as u64).min(length);
+    start..(start + BLOCK_BYTES as u64).min(length)
 }
 
-impl GroupTree {
+impl BlockTree {
     /// The content id and the tree of a piece's bytes, from one pass over them.
     pub fn of(bytes: &[u8]) -> (ContentId, Self) {
         let length = bytes.len() as u64;
-        if bytes.len() <= GROUP_BYTES {
+        if bytes.len() <= BLOCK_BYTES {
             let id = ContentId::of(bytes);
             return (id, Self { id, length, leaves: Vec::new() });
         }
-        let leaves: Vec<_> = bytes.chunks(GROUP_BYTES).zip(0..).map(|(bytes, at)| leaf(at, bytes)).collect();
+        let leaves: Vec<_> = bytes.chunks(BLOCK_BYTES).zip(0..).map(|(bytes, at)| leaf(at, bytes)).collect();
         let id = root(&leaves);
         (id, Self { id, length, leaves })
     }
@@ -98,14 +98,14 @@ impl GroupTree {
         Ok(Self { id, length, leaves })
     }
 
-    /// Whether `bytes` are the group `group` of this piece, in length and content.
-    pub fn verifies(&self, group: u32, bytes: &[u8]) -> bool {
-        let range = group_range(self.length, group);
-        if group >= group_count(self.length) || bytes.len() as u64 != range.end - range.start {
+    /// Whether `bytes` are the block `block` of this piece, in length and content.
+    pub fn verifies(&self, block: u32, bytes: &[u8]) -> bool {
+        let range = block_range(self.length, block);
+        if block >= block_count(self.length) || bytes.len() as u64 != range.end - range.start {
             return false;
         }
-        match self.leaves.get(group as usize) {
-            Some(expected) => leaf(group, bytes) == *expected,
+        match self.leaves.get(block as usize) {
+            Some(expected) => leaf(block, bytes) == *expected,
             None => self.id.matches(bytes),
         }
     }
@@ -120,7 +120,7 @@ impl GroupTree {
         self.length
     }
 
-    /// The chaining values of the groups, in order; none when the piece has one group.
+    /// The chaining values of the blocks, in order; none when the piece has one block.
     pub fn leaves(&self) -> &[[u8; LEAF_BYTES]] {
         &self.leaves
     }
@@ -130,7 +130,7 @@ impl GroupTree {
         [self.id.as_bytes().as_slice(), &self.length.to_be_bytes(), self.leaves.as_flattened()].concat()
     }
 
-    /// Reads and checks what [`GroupTree::to_bytes`] wrote.
+    /// Reads and checks what [`BlockTree::to_bytes`] wrote.
     ///
     /// # Errors
     /// [`TreeError`] when the bytes are torn or not a tree of the piece that they name.
@@ -139,28 +139,28 @@ impl GroupTree {
         let (id, rest) = bytes.split_first_chunk::<32>().ok_or_else(torn)?;
         let (length, leaves) = rest.split_first_chunk::<8>().ok_or_else(torn)?;
         let (leaves, tail) = leaves.as_chunks::<LEAF_BYTES>();
-        if !tail.is_empty() || leaves.len() > MAX_GROUPS {
+        if !tail.is_empty() || leaves.len() > MAX_BLOCKS {
             return Err(torn());
         }
         Self::checked(ContentId::from_bytes(*id), u64::from_be_bytes(*length), leaves.to_vec())
     }
 
     /// Longest encoding of a tree, in bytes.
-    pub const MAX_BYTES: usize = HEADER_BYTES + MAX_GROUPS * LEAF_BYTES;
+    pub const MAX_BYTES: usize = HEADER_BYTES + MAX_BLOCKS * LEAF_BYTES;
 }
 
 /// Leaves of a piece of `length` bytes.
 fn leaf_count(length: u64) -> usize {
-    match group_count(length) as usize {
+    match block_count(length) as usize {
         1 => 0,
-        groups => groups,
+        blocks => blocks,
     }
 }
 
-/// The chaining value of one group of a piece that has several.
-fn leaf(group: u32, bytes: &[u8]) -> ChainingValue {
+/// The chaining value of one block of a piece that has several.
+fn leaf(block: u32, bytes: &[u8]) -> ChainingValue {
     let mut hasher = blake3::Hasher::new();
-    hasher.set_input_offset(u64::from(group) * GROUP_BYTES as u64);
+    hasher.set_input_offset(u64::from(block) * BLOCK_BYTES as u64);
     hasher.update(bytes).finalize_non_root()
 }
 

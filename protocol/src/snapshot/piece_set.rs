@@ -1,6 +1,6 @@
-//! Which pieces of a snapshot, and which groups of them, somebody has or wants.
+//! Which pieces of a snapshot, and which blocks of them, somebody has or wants.
 
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{MAX_CHUNKS, PieceIndex};
 
 /// Most pieces of a manifest: a chunk and a delta for each chunk.
@@ -80,63 +80,63 @@ impl FromIterator<PieceIndex> for PieceSet {
     }
 }
 
-/// Sets of groups, one for each piece.
+/// Sets of blocks, one for each piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holdings(Vec<GroupMask>);
+pub struct Holdings(Vec<BlockMask>);
 
 impl Holdings {
-    /// The groups of `piece`.
-    pub fn get(&self, piece: PieceIndex) -> GroupMask {
+    /// The blocks of `piece`.
+    pub fn get(&self, piece: PieceIndex) -> BlockMask {
         self.0.get(piece.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Replaces the groups of `piece`; pieces beyond [`MAX_PIECES`] are ignored.
-    pub fn set(&mut self, piece: PieceIndex, groups: GroupMask) {
+    /// Replaces the blocks of `piece`; pieces beyond [`MAX_PIECES`] are ignored.
+    pub fn set(&mut self, piece: PieceIndex, blocks: BlockMask) {
         let at = piece.0 as usize;
         if at >= self.0.len() {
-            if at >= MAX_PIECES || groups.is_empty() {
+            if at >= MAX_PIECES || blocks.is_empty() {
                 return;
             }
-            self.0.resize(at + 1, GroupMask::default());
+            self.0.resize(at + 1, BlockMask::default());
         }
-        self.0[at] = groups;
+        self.0[at] = blocks;
     }
 
-    /// Adds groups of `piece` and says which of them are new.
-    pub fn insert(&mut self, piece: PieceIndex, groups: GroupMask) -> GroupMask {
+    /// Adds blocks of `piece` and says which of them are new.
+    pub fn insert(&mut self, piece: PieceIndex, blocks: BlockMask) -> BlockMask {
         let before = self.get(piece);
-        self.set(piece, before.union(groups));
+        self.set(piece, before.union(blocks));
         self.get(piece).minus(before)
     }
 
-    /// Removes groups of `piece` and says which of them were there.
-    pub fn remove(&mut self, piece: PieceIndex, groups: GroupMask) -> GroupMask {
+    /// Removes blocks of `piece` and says which of them were there.
+    pub fn remove(&mut self, piece: PieceIndex, blocks: BlockMask) -> BlockMask {
         let before = self.get(piece);
-        self.set(piece, before.minus(groups));
-        before.intersect(groups)
+        self.set(piece, before.minus(blocks));
+        before.intersect(blocks)
     }
 
-    /// The pieces of which there are groups, lowest first.
-    pub fn iter(&self) -> impl Iterator<Item = (PieceIndex, GroupMask)> {
-        (0..).map(PieceIndex).zip(self.0.iter().copied()).filter(|(_, groups)| !groups.is_empty())
+    /// The pieces of which there are blocks, lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = (PieceIndex, BlockMask)> {
+        (0..).map(PieceIndex).zip(self.0.iter().copied()).filter(|(_, blocks)| !blocks.is_empty())
     }
 
-    /// How many groups there are in all.
+    /// How many blocks there are in all.
     pub fn len(&self) -> u64 {
-        self.0.iter().map(|groups| u64::from(groups.len())).sum()
+        self.0.iter().map(|blocks| u64::from(blocks.len())).sum()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|groups| groups.is_empty())
+        self.0.iter().all(|blocks| blocks.is_empty())
     }
 }
 
-impl FromIterator<(PieceIndex, GroupMask)> for Holdings {
-    fn from_iter<I: IntoIterator<Item = (PieceIndex, GroupMask)>>(entries: I) -> Self {
+impl FromIterator<(PieceIndex, BlockMask)> for Holdings {
+    fn from_iter<I: IntoIterator<Item = (PieceIndex, BlockMask)>>(entries: I) -> Self {
         let mut holdings = Self::default();
-        entries.into_iter().for_each(|(piece, groups)| {
-            holdings.insert(piece, groups);
+        entries.into_iter().for_each(|(piece, blocks)| {
+            holdings.insert(piece, blocks);
         });
         holdings
     }
@@ -173,15 +173,15 @@ mod tests {
         assert!(!set.insert(beyond) && !set.remove(beyond) && set.is_empty());
         assert_eq!(set.next_from(PieceIndex(u32::MAX)), None);
         let mut holdings = Holdings::default();
-        assert!(holdings.insert(beyond, GroupMask(1)).is_empty() && holdings.is_empty());
+        assert!(holdings.insert(beyond, BlockMask(1)).is_empty() && holdings.is_empty());
     }
 
     #[test]
     fn holdings_say_what_changed() {
-        let mut holdings: Holdings = [(PieceIndex(3), GroupMask(0b110))].into_iter().collect();
-        assert_eq!(holdings.insert(PieceIndex(3), GroupMask(0b011)), GroupMask(0b001));
-        assert_eq!(holdings.remove(PieceIndex(3), GroupMask(0b1010)), GroupMask(0b010));
-        assert_eq!(holdings.iter().collect::<Vec<_>>(), [(PieceIndex(3), GroupMask(0b101))]);
-        assert_eq!((holdings.len(), holdings.get(PieceIndex(9))), (2, GroupMask(0)));
+        let mut holdings: Holdings = [(PieceIndex(3), BlockMask(0b110))].into_iter().collect();
+        assert_eq!(holdings.insert(PieceIndex(3), BlockMask(0b011)), BlockMask(0b001));
+        assert_eq!(holdings.remove(PieceIndex(3), BlockMask(0b1010)), BlockMask(0b010));
+        assert_eq!(holdings.iter().collect::<Vec<_>>(), [(PieceIndex(3), BlockMask(0b101))]);
+        assert_eq!((holdings.len(), holdings.get(PieceIndex(9))), (2, BlockMask(0)));
     }
 }

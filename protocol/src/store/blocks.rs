@@ -1,9 +1,9 @@
-//! Pieces that arrive and leave group by group.
+//! Pieces that arrive and leave block by block.
 
 use super::index::FoundPiece;
 use super::positioned_io::{is_lost, read_cached_at, read_exact_at, write_all_at};
 use super::{ChunkStore, ChunkStoreError, io_error};
-use crate::snapshot::blocks::{GroupMask, GroupTree, group_range};
+use crate::snapshot::blocks::{BlockMask, BlockTree, block_range};
 use crate::snapshot::chunk_set::ChunkSet;
 use crate::snapshot::manifest::{Manifest, Piece};
 use crate::store::buffer_pool::PooledBuffer;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use std::fs::File;
 use std::sync::{Arc, PoisonError};
 
-/// What became of a group that was written.
+/// What became of a block that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// Its piece lacks others.
@@ -22,17 +22,17 @@ pub enum Written {
 }
 
 impl ChunkStore {
-    /// Which groups of a piece are here. Whole pieces are not read for it; a partial one of an
+    /// Which blocks of a piece are here. Whole pieces are not read for it; a partial one of an
     /// earlier process is verified. What the disk refuses to show is not here.
-    pub fn held(&self, piece: &Piece) -> GroupMask {
-        let whole = || GroupMask::all(piece.groups());
+    pub fn held(&self, piece: &Piece) -> BlockMask {
+        let whole = || BlockMask::all(piece.blocks());
         if std::fs::metadata(self.path(&piece.id)).is_ok_and(|about| about.len() == piece.length) {
             return whole();
         }
         match self.shelf().find(piece) {
             Ok(FoundPiece::Whole { .. }) => whole(),
             Ok(FoundPiece::Partial { have, .. }) => have,
-            Ok(FoundPiece::Nothing) | Err(_) => GroupMask::EMPTY,
+            Ok(FoundPiece::Nothing) | Err(_) => BlockMask::EMPTY,
         }
     }
 
@@ -41,26 +41,26 @@ impl ChunkStore {
         let mut set = ChunkSet::default();
         for index in (0..manifest.chunks.len() as u32).map(ChunkIndex) {
             let piece = manifest.piece(manifest.chunk_piece(index));
-            if piece.is_some_and(|piece| self.held(&piece) == GroupMask::all(piece.groups())) {
+            if piece.is_some_and(|piece| self.held(&piece) == BlockMask::all(piece.blocks())) {
                 set.insert(index);
             }
         }
         set
     }
 
-    /// Whether [`ChunkStore::write_group`] needs the piece's tree first.
+    /// Whether [`ChunkStore::write_block`] needs the piece's tree first.
     pub fn needs_tree(&self, piece: &Piece) -> bool {
-        piece.groups() > 1 && matches!(self.shelf().find(piece), Ok(FoundPiece::Nothing) | Err(_))
+        piece.blocks() > 1 && matches!(self.shelf().find(piece), Ok(FoundPiece::Nothing) | Err(_))
     }
 
-    /// Takes the tree of a piece whose groups are about to come. Does nothing when one is
+    /// Takes the tree of a piece whose blocks are about to come. Does nothing when one is
     /// known, or none needed.
     ///
     /// # Errors
     /// [`ChunkStoreError::Mismatch`] when it is the tree of another piece;
     /// [`ChunkStoreError::Crowded`]; [`ChunkStoreError::Io`].
-    pub fn begin(&self, piece: &Piece, tree: GroupTree) -> Result<(), ChunkStoreError> {
-        if piece.groups() == 1 { Ok(()) } else { self.shelf().begin(piece, tree) }
+    pub fn begin(&self, piece: &Piece, tree: BlockTree) -> Result<(), ChunkStoreError> {
+        if piece.blocks() == 1 { Ok(()) } else { self.shelf().begin(piece, tree) }
     }
 
     /// The tree of a piece, for those who fetch it from here.
@@ -68,7 +68,7 @@ impl ChunkStore {
     /// # Errors
     /// [`ChunkStoreError::Missing`] when nothing of the piece is here;
     /// [`ChunkStoreError::Damaged`]; [`ChunkStoreError::Io`].
-    pub fn tree(&self, piece: &Piece) -> Result<Arc<GroupTree>, ChunkStoreError> {
+    pub fn tree(&self, piece: &Piece) -> Result<Arc<BlockTree>, ChunkStoreError> {
         let found = self.shelf().find(piece)?;
         match found {
             FoundPiece::Partial { tree, .. } | FoundPiece::Whole { tree: Some(tree), .. } => Ok(tree),
@@ -77,14 +77,14 @@ impl ChunkStore {
         }
     }
 
-    /// Verifies and keeps a group.
+    /// Verifies and keeps a block.
     ///
     /// # Errors
-    /// [`ChunkStoreError::Mismatch`] when the bytes are not that group: whoever sent them is
+    /// [`ChunkStoreError::Mismatch`] when the bytes are not that block: whoever sent them is
     /// rotten. [`ChunkStoreError::NoTree`]; [`ChunkStoreError::Io`] when the disk fails or is full.
-    pub fn write_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, ChunkStoreError> {
-        if piece.groups() == 1 {
-            return self.write_only_group(piece, group, bytes);
+    pub fn write_block(&self, piece: &Piece, block: u32, bytes: Bytes) -> Result<Written, ChunkStoreError> {
+        if piece.blocks() == 1 {
+            return self.write_only_block(piece, block, bytes);
         }
         let found = self.shelf().find(piece)?;
         let (file, tree, have) = match found {
@@ -92,59 +92,59 @@ impl ChunkStore {
             FoundPiece::Whole { .. } => return Ok(Written::Whole),
             FoundPiece::Nothing => return Err(ChunkStoreError::NoTree { id: piece.id }),
         };
-        if !tree.verifies(group, &bytes) {
+        if !tree.verifies(block, &bytes) {
             return Err(ChunkStoreError::Mismatch { id: piece.id });
         }
-        if !have.contains(group) {
-            let range = group_range(piece.length, group);
+        if !have.contains(block) {
+            let range = block_range(piece.length, block);
             write_all_at(&file, &bytes, range.start)
                 .map_err(|error| io_error(&self.path(&piece.id))(error))?;
-            self.remember(piece, group, bytes);
+            self.remember(piece, block, bytes);
         }
         // Also for one that is here: a disk may have refused to give the whole piece its name.
-        let whole = self.shelf().note(piece, group, &file, &tree)?;
+        let whole = self.shelf().note(piece, block, &file, &tree)?;
         Ok(if whole { Written::Whole } else { Written::Partial })
     }
 
-    fn write_only_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, ChunkStoreError> {
-        if group != 0 || bytes.len() as u64 != piece.length {
+    fn write_only_block(&self, piece: &Piece, block: u32, bytes: Bytes) -> Result<Written, ChunkStoreError> {
+        if block != 0 || bytes.len() as u64 != piece.length {
             return Err(ChunkStoreError::Mismatch { id: piece.id });
         }
         self.write(&piece.id, &bytes)?;
-        self.remember(piece, group, bytes);
+        self.remember(piece, block, bytes);
         Ok(Written::Whole)
     }
 
-    /// A group that can be had without waiting for the disk: it was written a moment ago, or the
+    /// A block that can be had without waiting for the disk: it was written a moment ago, or the
     /// system holds its part of the file in memory, and it is verified now. `None` for all others.
-    pub fn at_hand(&self, piece: &Piece, group: u32) -> Option<Bytes> {
-        if let Some(bytes) = self.remembered(piece, group) {
+    pub fn at_hand(&self, piece: &Piece, block: u32) -> Option<Bytes> {
+        if let Some(bytes) = self.remembered(piece, block) {
             return Some(bytes);
         }
         // Whoever holds the lock may be waiting for the disk.
-        let (file, tree) = self.shelf.try_lock().ok()?.opened(piece, group)?;
-        let range = group_range(piece.length, group);
+        let (file, tree) = self.shelf.try_lock().ok()?.opened(piece, block)?;
+        let range = block_range(piece.length, block);
         let mut bytes = PooledBuffer::of((range.end - range.start) as usize);
         let read = read_cached_at(&file, bytes.as_mut(), range.start);
-        (read && tree.verifies(group, bytes.as_ref())).then(|| bytes.share())
+        (read && tree.verifies(block, bytes.as_ref())).then(|| bytes.share())
     }
 
-    fn remembered(&self, piece: &Piece, group: u32) -> Option<Bytes> {
-        self.recent().get(&(piece.id, group))
+    fn remembered(&self, piece: &Piece, block: u32) -> Option<Bytes> {
+        self.recent().get(&(piece.id, block))
     }
 
-    /// A group's bytes: from memory, where they have been verified, or from disk, and then verified now.
+    /// A block's bytes: from memory, where they have been verified, or from disk, and then verified now.
     ///
     /// # Errors
     /// [`ChunkStoreError::Missing`]; [`ChunkStoreError::Damaged`] when the disk has altered it: the
     /// whole piece has been deleted; [`ChunkStoreError::Io`] when the file cannot be read.
-    pub fn read_group(&self, piece: &Piece, group: u32) -> Result<Bytes, ChunkStoreError> {
-        if let Some(bytes) = self.remembered(piece, group) {
+    pub fn read_block(&self, piece: &Piece, block: u32) -> Result<Bytes, ChunkStoreError> {
+        if let Some(bytes) = self.remembered(piece, block) {
             return Ok(bytes);
         }
         let found = self.shelf().find(piece)?;
         let (file, tree) = match found {
-            FoundPiece::Partial { file, tree, have } if have.contains(group) => (file, tree),
+            FoundPiece::Partial { file, tree, have } if have.contains(block) => (file, tree),
             FoundPiece::Whole { file, tree: Some(tree) } => (file, tree),
             FoundPiece::Whole { file, tree: None } => {
                 let tree = self.rebuild_tree(piece, &file)?;
@@ -154,13 +154,13 @@ impl ChunkStore {
                 return Err(ChunkStoreError::Missing { id: piece.id });
             }
         };
-        let range = group_range(piece.length, group);
+        let range = block_range(piece.length, block);
         let mut bytes = PooledBuffer::of((range.end - range.start) as usize);
         self.read_at(piece, &file, bytes.as_mut(), range.start)?;
-        if tree.verifies(group, bytes.as_ref()) {
+        if tree.verifies(block, bytes.as_ref()) {
             return Ok(bytes.share());
         }
-        if group >= piece.groups() {
+        if block >= piece.blocks() {
             return Err(ChunkStoreError::Missing { id: piece.id });
         }
         Err(self.damaged(&piece.id))
@@ -168,7 +168,7 @@ impl ChunkStore {
 
     /// The tree of a whole piece that this process has not written: its bytes are read and verified
     /// against its name. Whoever comes while somebody is at it waits and takes that tree.
-    fn rebuild_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, ChunkStoreError> {
+    fn rebuild_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<BlockTree>, ChunkStoreError> {
         if piece.length > crate::snapshot::blocks::MAX_PIECE_BYTES {
             return Err(ChunkStoreError::Missing { id: piece.id });
         }
@@ -183,10 +183,10 @@ impl ChunkStore {
         tree
     }
 
-    fn hash_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, ChunkStoreError> {
+    fn hash_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<BlockTree>, ChunkStoreError> {
         let mut bytes = vec![0; piece.length as usize];
         self.read_at(piece, file, &mut bytes, 0)?;
-        let (id, tree) = GroupTree::of(&bytes);
+        let (id, tree) = BlockTree::of(&bytes);
         if id != piece.id {
             return Err(self.damaged(&piece.id));
         }
@@ -214,9 +214,9 @@ impl ChunkStore {
         self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, piece: &Piece, group: u32, bytes: Bytes) {
+    fn remember(&self, piece: &Piece, block: u32, bytes: Bytes) {
         let length = bytes.len();
-        self.recent().insert((piece.id, group), bytes, length);
+        self.recent().insert((piece.id, block), bytes, length);
     }
 
     fn recent(&self) -> std::sync::MutexGuard<'_, super::Recent> {

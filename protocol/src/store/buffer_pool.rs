@@ -1,12 +1,12 @@
-//! Buffers for groups, used again and again: a new one would have to be filled with zeros before a
-//! group is read into it, which takes as long as copying the group once more.
+//! Buffers for blocks, used again and again: a new one would have to be filled with zeros before a
+//! block is read into it, which takes as long as copying the block once more.
 
 use bytes::Bytes;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Shorter frames are not worth it.
 const LEAST: usize = 16 << 10;
-/// Buffers that wait to be used again: with groups of 64 KiB, 4 MiB.
+/// Buffers that wait to be used again: with blocks of 64 KiB, 4 MiB.
 const MOST_FREE: usize = 64;
 
 /// The one that was used last is the one that the processor's caches still hold.

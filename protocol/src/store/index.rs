@@ -3,7 +3,7 @@
 use super::lru::Bounded;
 use super::positioned_io::{read_exact_at, write_all_at};
 use super::{ChunkStoreError, io_error};
-use crate::snapshot::blocks::{GROUP_BYTES, GroupMask, GroupTree, MAX_PIECE_BYTES, group_range};
+use crate::snapshot::blocks::{BLOCK_BYTES, BlockMask, BlockTree, MAX_PIECE_BYTES, block_range};
 use crate::snapshot::manifest::{MAX_CHUNKS, Manifest, Piece};
 use crate::wire::content_id::ContentId;
 use std::collections::BTreeMap;
@@ -14,17 +14,17 @@ use std::sync::Arc;
 
 /// Folder of whole files that have no name yet.
 pub(super) const DRAFTS: &str = "drafts";
-/// Folder of pieces of which groups are missing.
+/// Folder of pieces of which blocks are missing.
 pub(super) const PARTIAL: &str = "partial";
 /// Most files of whole pieces that are kept open.
 const MAX_OPEN_FILES: usize = 64;
-/// Group trees of whole pieces kept in memory, in bytes: those of the largest snapshot. Each one
+/// Block trees of whole pieces kept in memory, in bytes: those of the largest snapshot. Each one
 /// missing costs reading and hashing a whole piece.
 const MAX_TREE_BYTES: usize = 40 << 20;
 /// What a tree in memory costs beside its leaves, in bytes, roughly.
 const TREE_OVERHEAD: usize = 160;
-const _: () = assert!(MAX_CHUNKS * (TREE_OVERHEAD + GroupTree::MAX_BYTES) <= MAX_TREE_BYTES);
-/// Recently written groups kept in memory, in bytes.
+const _: () = assert!(MAX_CHUNKS * (TREE_OVERHEAD + BlockTree::MAX_BYTES) <= MAX_TREE_BYTES);
+/// Recently written blocks kept in memory, in bytes.
 pub(super) const MAX_RECENT_BYTES: usize = 16 << 20;
 /// Unfinished pieces. Each holds a tree of at most 2 KiB in memory.
 const MAX_PARTIAL: usize = 16 << 10;
@@ -33,7 +33,7 @@ const MAX_PARTIAL: usize = 16 << 10;
 pub(super) struct StoreIndex {
     dir: PathBuf,
     files: Bounded<ContentId, Arc<File>>,
-    trees: Bounded<ContentId, Arc<GroupTree>>,
+    trees: Bounded<ContentId, Arc<BlockTree>>,
     partial: BTreeMap<ContentId, Partial>,
     /// Nothing that these name is deleted.
     pub(super) kept: Vec<Arc<Manifest>>,
@@ -45,14 +45,14 @@ pub(super) struct StoreIndex {
 }
 
 struct Partial {
-    tree: Arc<GroupTree>,
-    have: GroupMask,
+    tree: Arc<BlockTree>,
+    have: BlockMask,
 }
 
 /// How much of a piece is here.
 pub(super) enum FoundPiece {
-    Whole { file: Arc<File>, tree: Option<Arc<GroupTree>> },
-    Partial { file: Arc<File>, tree: Arc<GroupTree>, have: GroupMask },
+    Whole { file: Arc<File>, tree: Option<Arc<BlockTree>> },
+    Partial { file: Arc<File>, tree: Arc<BlockTree>, have: BlockMask },
     Nothing,
 }
 
@@ -90,12 +90,12 @@ impl StoreIndex {
         self.resume(piece)
     }
 
-    /// The file with a group, and the tree to verify it by, if both are known without a look at the disk.
-    pub(super) fn opened(&mut self, piece: &Piece, group: u32) -> Option<(Arc<File>, Arc<GroupTree>)> {
+    /// The file with a block, and the tree to verify it by, if both are known without a look at the disk.
+    pub(super) fn opened(&mut self, piece: &Piece, block: u32) -> Option<(Arc<File>, Arc<BlockTree>)> {
         let file = self.files.get(&piece.id)?;
         let tree = match self.partial.get(&piece.id) {
             Some(Partial { tree, have }) => {
-                (tree.length() == piece.length && have.contains(group)).then(|| tree.clone())
+                (tree.length() == piece.length && have.contains(block)).then(|| tree.clone())
             }
             None => self.tree(piece),
         };
@@ -116,23 +116,23 @@ impl StoreIndex {
             self.delete(&piece.id)?;
             return Ok(FoundPiece::Nothing);
         };
-        let mut group_bytes = vec![0; GROUP_BYTES];
-        let sound = |group: &u32| {
-            let range = group_range(piece.length, *group);
-            let bytes = &mut group_bytes[..(range.end - range.start) as usize];
-            read_exact_at(&file, bytes, range.start).is_ok() && tree.verifies(*group, bytes)
+        let mut block_bytes = vec![0; BLOCK_BYTES];
+        let sound = |block: &u32| {
+            let range = block_range(piece.length, *block);
+            let bytes = &mut block_bytes[..(range.end - range.start) as usize];
+            read_exact_at(&file, bytes, range.start).is_ok() && tree.verifies(*block, bytes)
         };
-        let have = GroupMask::of((0..piece.groups()).filter(sound));
+        let have = BlockMask::of((0..piece.blocks()).filter(sound));
         self.partial.insert(piece.id, Partial { tree: Arc::new(tree), have });
-        // Killed between its last group and its name.
-        if have == GroupMask::all(piece.groups()) {
+        // Killed between its last block and its name.
+        if have == BlockMask::all(piece.blocks()) {
             self.finish(piece, &file)?;
         }
         self.find(piece)
     }
 
-    /// Makes room for the groups of a piece that is not here.
-    pub(super) fn begin(&mut self, piece: &Piece, tree: GroupTree) -> Result<(), ChunkStoreError> {
+    /// Makes room for the blocks of a piece that is not here.
+    pub(super) fn begin(&mut self, piece: &Piece, tree: BlockTree) -> Result<(), ChunkStoreError> {
         if tree.id() != piece.id || tree.length() != piece.length || piece.length > MAX_PIECE_BYTES {
             return Err(ChunkStoreError::Mismatch { id: piece.id });
         }
@@ -152,18 +152,18 @@ impl StoreIndex {
         };
         let file = create().map_err(io_error(&path))?;
         self.files.insert(piece.id, Arc::new(file), 1);
-        self.partial.insert(piece.id, Partial { tree: Arc::new(tree), have: GroupMask::EMPTY });
+        self.partial.insert(piece.id, Partial { tree: Arc::new(tree), have: BlockMask::EMPTY });
         Ok(())
     }
 
-    /// Notes a group that has been written to the partial file with this `tree`; true when the
+    /// Notes a block that has been written to the partial file with this `tree`; true when the
     /// piece is whole by it.
     pub(super) fn note(
         &mut self,
         piece: &Piece,
-        group: u32,
+        block: u32,
         file: &File,
-        tree: &Arc<GroupTree>,
+        tree: &Arc<BlockTree>,
     ) -> Result<bool, ChunkStoreError> {
         let Some(partial) = self.partial.get_mut(&piece.id).filter(|p| Arc::ptr_eq(&p.tree, tree)) else {
             // Meanwhile it became whole by another thread, or was deleted and its bytes with it.
@@ -172,8 +172,8 @@ impl StoreIndex {
                 _ => Err(ChunkStoreError::NoTree { id: piece.id }),
             };
         };
-        partial.have.insert(group);
-        let whole = partial.have == GroupMask::all(piece.groups());
+        partial.have.insert(block);
+        let whole = partial.have == BlockMask::all(piece.blocks());
         if whole {
             self.finish(piece, file)?;
         }
@@ -218,8 +218,8 @@ impl StoreIndex {
         if replaced { Ok(()) } else { self.delete(id).map(drop) }
     }
 
-    pub(super) fn remember_tree(&mut self, tree: Arc<GroupTree>) {
-        // The tree of a piece of one group is made out of nothing.
+    pub(super) fn remember_tree(&mut self, tree: Arc<BlockTree>) {
+        // The tree of a piece of one block is made out of nothing.
         if !tree.leaves().is_empty() {
             let weight = TREE_OVERHEAD + tree.leaves().as_flattened().len();
             self.trees.insert(tree.id(), tree, weight);
@@ -227,9 +227,9 @@ impl StoreIndex {
     }
 
     /// The tree of a whole piece, when it is in memory or needs no leaves.
-    fn tree(&mut self, piece: &Piece) -> Option<Arc<GroupTree>> {
+    fn tree(&mut self, piece: &Piece) -> Option<Arc<BlockTree>> {
         let known = self.trees.get(&piece.id).filter(|tree| tree.length() == piece.length);
-        known.or_else(|| GroupTree::checked(piece.id, piece.length, Vec::new()).ok().map(Arc::new))
+        known.or_else(|| BlockTree::checked(piece.id, piece.length, Vec::new()).ok().map(Arc::new))
     }
 
     /// The file that is open already, or the one at `path`.
@@ -267,14 +267,14 @@ fn is_whole(file: &File, piece: &Piece) -> bool {
 }
 
 /// The tree behind the bytes of a partial piece; `None` when it is torn or of something else.
-fn kept_tree(file: &File, piece: &Piece) -> Option<GroupTree> {
+fn kept_tree(file: &File, piece: &Piece) -> Option<BlockTree> {
     let behind = file.metadata().ok()?.len().checked_sub(piece.length)?;
-    if behind > GroupTree::MAX_BYTES as u64 {
+    if behind > BlockTree::MAX_BYTES as u64 {
         return None;
     }
     let mut bytes = vec![0; behind as usize];
     read_exact_at(file, &mut bytes, piece.length).ok()?;
-    GroupTree::from_bytes(&bytes).ok().filter(|tree| tree.id() == piece.id && tree.length() == piece.length)
+    BlockTree::from_bytes(&bytes).ok().filter(|tree| tree.id() == piece.id && tree.length() == piece.length)
 }
 
 /// Deletes a file if there is one.

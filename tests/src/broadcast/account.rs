@@ -5,7 +5,7 @@
 pub(super) struct SystemAccount {
     /// Payload that nodes received a second time, as a share of what they needed.
     pub(super) duplicate_share: Option<f64>,
-    /// Groups that were taken from another neighbour than the one that was asked first.
+    /// Blocks that were taken from another neighbour than the one that was asked first.
     pub(super) repairs: Option<u64>,
     /// Payload bytes that the source sent, where interfaces do not count them.
     pub(super) source_bytes: Option<u64>,

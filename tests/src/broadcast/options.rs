@@ -30,7 +30,7 @@ pub struct Broadcast {
     pub repeat: u32,
     /// What goes wrong in every race; nothing by default.
     pub faults: RaceFaults,
-    /// Nodes that serve rotten groups, beside the honest ones.
+    /// Nodes that serve rotten blocks, beside the honest ones.
     pub rotten: usize,
     /// Nodes behind a masquerading router; the last ones.
     pub nat: usize,

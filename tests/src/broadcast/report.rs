@@ -33,7 +33,7 @@ pub(super) struct RaceRow {
     pub(super) wire_bytes: Option<u64>,
     /// What nodes received twice, as a share of what they needed.
     pub(super) duplicate_share: Option<f64>,
-    /// Groups that were taken from another neighbour than the one asked first.
+    /// Blocks that were taken from another neighbour than the one asked first.
     pub(super) repairs: Option<u64>,
     /// Living nodes that were complete at the end.
     pub(super) complete_nodes: usize,

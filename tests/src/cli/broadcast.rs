@@ -50,7 +50,7 @@ pub(super) struct BroadcastOptions {
     /// Kill a forwarder on the way: 1 is the node which has sent most.
     #[arg(long, value_name = "I")]
     gone: Option<usize>,
-    /// Add nodes that serve rotten groups.
+    /// Add nodes that serve rotten blocks.
     #[arg(long, value_name = "K", default_value_t = 0)]
     rotten: usize,
     /// Put nodes behind masquerading routers.

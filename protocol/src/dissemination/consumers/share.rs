@@ -1,12 +1,12 @@
 //! What the source has shown one consumer of a new version, and how much of it has been handed out.
 
 use crate::dissemination::MAX_WINDOW;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::Holdings;
 use crate::wire::time::UnixMillis;
 
-/// Groups that a consumer is told of before it has got any.
+/// Blocks that a consumer is told of before it has got any.
 const FIRST: u64 = 8;
 /// The most that it is told of and has not got: this, or what it gets in a second, as far as a
 /// request may be wide.
@@ -15,14 +15,14 @@ const AHEAD: u64 = 64;
 pub(in crate::dissemination) const LOOK_EVERY_MS: u64 = 100;
 
 /// What is told of in one message.
-pub(in crate::dissemination) type News = Vec<(PieceIndex, GroupMask)>;
+pub(in crate::dissemination) type News = Vec<(PieceIndex, BlockMask)>;
 
 /// What one consumer was told of.
 #[derive(Debug)]
 pub(in crate::dissemination) struct Share {
     told: Holdings,
-    /// How many groups these are, and how many of them were handed out.
-    groups: u64,
+    /// How many blocks these are, and how many of them were handed out.
+    blocks: u64,
     got: u64,
     /// What it had got at the last look, and what it gets in a second.
     seen: u64,
@@ -32,13 +32,13 @@ pub(in crate::dissemination) struct Share {
 
 impl Share {
     pub(in crate::dissemination) fn new(now: UnixMillis) -> Self {
-        Self { told: Holdings::default(), groups: 0, got: 0, seen: 0, pace: 0, told_at: now }
+        Self { told: Holdings::default(), blocks: 0, got: 0, seen: 0, pace: 0, told_at: now }
     }
 
-    /// How many groups more are to be told of.
+    /// How many blocks more are to be told of.
     pub(in crate::dissemination) fn wants(&self) -> u64 {
         let ahead = (FIRST + self.got / 2).min(self.pace.clamp(AHEAD, u64::from(MAX_WINDOW)));
-        ahead.saturating_sub(self.groups - self.got)
+        ahead.saturating_sub(self.blocks - self.got)
     }
 
     /// Measures how fast it is, once every [`LOOK_EVERY_MS`].
@@ -50,26 +50,26 @@ impl Share {
     /// Notes what is told.
     pub(in crate::dissemination) fn tell(&mut self, now: UnixMillis, news: &News) {
         self.told_at = now;
-        for (piece, groups) in news {
-            self.groups += u64::from(self.told.insert(*piece, *groups).len());
+        for (piece, blocks) in news {
+            self.blocks += u64::from(self.told.insert(*piece, *blocks).len());
         }
     }
 
-    /// Notes that a group is on its way. What the consumer heard of from others is not counted.
-    pub(in crate::dissemination) fn got(&mut self, piece: PieceIndex, group: u32) {
-        if self.told.get(piece).contains(group) {
+    /// Notes that a block is on its way. What the consumer heard of from others is not counted.
+    pub(in crate::dissemination) fn got(&mut self, piece: PieceIndex, block: u32) {
+        if self.told.get(piece).contains(block) {
             // It may be handed out twice.
-            self.got = (self.got + 1).min(self.groups);
+            self.got = (self.got + 1).min(self.blocks);
         }
     }
 
     pub(in crate::dissemination) fn is_got(&self) -> bool {
-        self.got == self.groups
+        self.got == self.blocks
     }
 
     /// What it was not told of.
     pub(in crate::dissemination) fn rest(&self, have: &Holdings) -> News {
-        let rest = have.iter().map(|(piece, groups)| (piece, groups.minus(self.told.get(piece))));
-        rest.filter(|(_, groups)| !groups.is_empty()).collect()
+        let rest = have.iter().map(|(piece, blocks)| (piece, blocks.minus(self.told.get(piece))));
+        rest.filter(|(_, blocks)| !blocks.is_empty()).collect()
     }
 }

@@ -2,20 +2,20 @@ use super::*;
 use crate::dissemination::neighbours::RequestedBlock;
 use crate::dissemination::simulation::manifest;
 use crate::dissemination::{DisseminationMode, Input, NeighbourRole, RelayConfig};
-use crate::snapshot::blocks::GROUP_BYTES;
+use crate::snapshot::blocks::BLOCK_BYTES;
 use crate::wire::content_id::ContentId;
 use std::sync::Arc;
 
 const VERSION: PolicyVersion = PolicyVersion(1);
 const PIECE: PieceIndex = PieceIndex(0);
-/// What the victim takes for a group.
+/// What the victim takes for a block.
 const SLOW_MS: u64 = 900;
 
 fn key(n: u8) -> PublicKey {
     PublicKey::from_bytes(*ContentId::of(&[n]).as_bytes())
 }
 
-/// A node whose victim was asked for all groups of the only piece, and whose thief is a
+/// A node whose victim was asked for all blocks of the only piece, and whose thief is a
 /// hundred times as fast.
 fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
     let (victim, thief) = (key(1), key(2));
@@ -33,18 +33,18 @@ fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
     let wanted = [PIECE].into_iter().collect();
     relay.handle(now, Input::Announced { manifest, have: Default::default(), wanted });
     relay.handle(now, Input::Neighbours(vec![(victim, NeighbourRole::Parent), (thief, NeighbourRole::Mesh)]));
-    let all = GroupMask(u64::MAX);
+    let all = BlockMask(u64::MAX);
     let transfer = relay.versions.get_mut(&VERSION).unwrap();
     transfer.ask(PIECE, all);
-    for (peer, group_ms) in [(victim, SLOW_MS), (thief, SLOW_MS / 100)] {
+    for (peer, block_ms) in [(victim, SLOW_MS), (thief, SLOW_MS / 100)] {
         relay.handle(now, Input::Opened(peer));
         relay.handle(now, Input::Has { peer, version: VERSION, news: vec![(PIECE, all)] });
         let edge = relay.neighbours.edges.get_mut(&peer).unwrap();
-        edge.pace.arrived(now, GROUP_BYTES as u64, UnixMillis(now.0 - group_ms), 0);
+        edge.pace.arrived(now, BLOCK_BYTES as u64, UnixMillis(now.0 - block_ms), 0);
         edge.heard = now;
     }
     let edge = relay.neighbours.edges.get_mut(&victim).unwrap();
-    edge.asked = all.iter().map(|group| RequestedBlock { piece: PIECE, group, at: now, before: 0 }).collect();
+    edge.asked = all.iter().map(|block| RequestedBlock { piece: PIECE, block, at: now, before: 0 }).collect();
     (relay, victim, thief)
 }
 
@@ -52,7 +52,7 @@ fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
 fn duplicates_do_not_protect_one_who_is_far_too_late() {
     let now = UnixMillis(10_000);
     let (mut relay, victim, thief) = node(now);
-    (relay.neighbours.all.groups, relay.neighbours.all.duplicates) = (100, 50);
+    (relay.neighbours.all.blocks, relay.neighbours.all.duplicates) = (100, 50);
     assert!(relay.steal(now, thief), "it would take a minute");
     let edge = relay.neighbours.edges.get_mut(&victim).unwrap();
     edge.asked.truncate(2);
@@ -68,9 +68,9 @@ fn what_is_sent_after_a_cancel_does_not_make_a_spendthrift() {
     for _ in 0..2 {
         assert!(relay.steal(now, thief));
     }
-    let mut twice = |group, at: u64| {
+    let mut twice = |block, at: u64| {
         for peer in [thief, victim] {
-            relay.handle(now.plus(at), Input::Stored { peer, version: VERSION, piece: PIECE, group });
+            relay.handle(now.plus(at), Input::Stored { peer, version: VERSION, piece: PIECE, block });
         }
         (relay.neighbours.all.duplicates, relay.neighbours.all.belated)
     };

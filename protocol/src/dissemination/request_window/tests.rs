@@ -2,9 +2,9 @@ use super::super::throughput::Throughput;
 use super::*;
 use std::collections::VecDeque;
 
-const GROUP: u64 = GROUP_BYTES as u64;
+const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Neighbours that hear a request after a latency, and send one group after another.
+/// Neighbours that hear a request after a latency, and send one block after another.
 struct Fleet {
     now: u64,
     ahead: RequestWindow,
@@ -22,20 +22,20 @@ struct Neighbour {
 
 impl Neighbour {
     /// Fills its window, and says how many bytes arrive in this millisecond.
-    fn step(&mut self, now: u64, ahead_ms: u64, latency_ms: u64, group_ms: u64) -> u64 {
+    fn step(&mut self, now: u64, ahead_ms: u64, latency_ms: u64, block_ms: u64) -> u64 {
         let mut came = 0;
         loop {
             while self.asked.len() < self.pace.window(ahead_ms) as usize {
                 self.asked.push_back((now + latency_ms, UnixMillis(now), self.pace.delivered()));
             }
             let (heard, at, before) = self.asked[0];
-            let arrives = self.free.max(heard) + group_ms;
+            let arrives = self.free.max(heard) + block_ms;
             if arrives > now {
                 return came;
             }
             self.asked.pop_front();
-            (self.free, came) = (arrives, came + GROUP);
-            self.pace.arrived(UnixMillis(now), GROUP, at, before);
+            (self.free, came) = (arrives, came + BLOCK);
+            self.pace.arrived(UnixMillis(now), BLOCK, at, before);
         }
     }
 }
@@ -48,18 +48,18 @@ impl Fleet {
     }
 
     /// Gives back the part of what all can deliver that came in so many seconds.
-    fn run(&mut self, seconds: u64, latency_ms: u64, group_ms: u64) -> f64 {
+    fn run(&mut self, seconds: u64, latency_ms: u64, block_ms: u64) -> f64 {
         let mut came = 0;
         for _ in 0..seconds * 1000 {
             self.now += 1;
             for neighbour in &mut self.neighbours {
-                let bytes = neighbour.step(self.now, self.ahead.ms(), latency_ms, group_ms);
+                let bytes = neighbour.step(self.now, self.ahead.ms(), latency_ms, block_ms);
                 self.ahead.came(bytes);
                 came += bytes;
             }
             self.ahead.look(UnixMillis(self.now), || true);
         }
-        (came * group_ms) as f64 / (seconds * 1000 * GROUP * self.neighbours.len() as u64) as f64
+        (came * block_ms) as f64 / (seconds * 1000 * BLOCK * self.neighbours.len() as u64) as f64
     }
 }
 
@@ -76,11 +76,11 @@ fn answers_that_take_longer_for_good_are_made_up_for() {
 
 #[test]
 fn neighbours_that_deliver_as_before_are_asked_no_further_ahead() {
-    for (latency_ms, group_ms) in [(20, 40), (20, 10), (400, 40), (20, 200)] {
+    for (latency_ms, block_ms) in [(20, 40), (20, 10), (400, 40), (20, 200)] {
         let mut fleet = Fleet::new();
         for _ in 0..30 {
-            fleet.run(1, latency_ms, group_ms);
-            assert_eq!(fleet.ahead.ms(), QUEUE_MS, "latency {latency_ms} ms, a group in {group_ms} ms");
+            fleet.run(1, latency_ms, block_ms);
+            assert_eq!(fleet.ahead.ms(), QUEUE_MS, "latency {latency_ms} ms, a block in {block_ms} ms");
         }
     }
 }
@@ -96,13 +96,13 @@ fn neighbours_that_have_become_slower_for_good_are_asked_as_before_in_the_end() 
     assert_eq!(fleet.ahead.ms(), QUEUE_MS);
 }
 
-/// What an [`RequestWindow`] comes to when so many groups come in each of these half seconds.
-fn after(groups: &[u64], more: bool) -> u64 {
+/// What an [`RequestWindow`] comes to when so many blocks come in each of these half seconds.
+fn after(blocks: &[u64], more: bool) -> u64 {
     let (mut ahead, mut now) = (RequestWindow::default(), 1_000_000);
     ahead.look(UnixMillis(now), || more);
-    for groups in groups {
+    for blocks in blocks {
         now += LOOK_EVERY_MS;
-        ahead.came(groups * GROUP);
+        ahead.came(blocks * BLOCK);
         ahead.look(UnixMillis(now), || more);
     }
     ahead.ms()
@@ -128,8 +128,8 @@ fn less_counts_only_where_more_would_be_asked_for() {
 fn rates_that_vary_are_not_taken_for_less() {
     // By 5 % to either side, at once and in turns of some seconds.
     for vary in [|n: u64| [95, 103, 100, 97, 105][n as usize % 5], |n: u64| 95 + n % 10] {
-        let groups: Vec<u64> = (0..400).map(vary).collect();
-        let ms = after(&groups, true);
+        let blocks: Vec<u64> = (0..400).map(vary).collect();
+        let ms = after(&blocks, true);
         assert!(ms <= QUEUE_MS * 5 / 4, "{ms}");
     }
 }
@@ -145,7 +145,7 @@ fn steady() -> (RequestWindow, u64) {
     let (mut ahead, mut now) = (RequestWindow::default(), 1_000_000);
     for _ in 0..100 {
         now += 100;
-        ahead.came(20 * GROUP);
+        ahead.came(20 * BLOCK);
         ahead.look(UnixMillis(now), || true);
     }
     (ahead, now)
@@ -154,7 +154,7 @@ fn steady() -> (RequestWindow, u64) {
 #[test]
 fn a_pause_is_not_taken_for_slowness() {
     let (mut ahead, now) = steady();
-    ahead.came(GROUP);
+    ahead.came(BLOCK);
     ahead.look(UnixMillis(now + 10_000), || true);
     assert_eq!(ahead.ms(), QUEUE_MS);
 }
@@ -164,7 +164,7 @@ fn a_clock_that_is_set_back_raises_no_rate() {
     let (mut ahead, now) = steady();
     let best = ahead.best;
     for passed in (0..10_000).step_by(100) {
-        ahead.came(20 * GROUP);
+        ahead.came(20 * BLOCK);
         ahead.look(UnixMillis(now - 5_000 + passed), || true);
     }
     assert!(ahead.best <= best * 11 / 10, "{} after {best}", ahead.best);

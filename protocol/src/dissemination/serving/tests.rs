@@ -14,7 +14,7 @@ fn key(n: usize) -> PublicKey {
     PublicKey::from_bytes(*ContentId::of(&n.to_le_bytes()).as_bytes())
 }
 
-/// A source of one version: pieces of four groups.
+/// A source of one version: pieces of four blocks.
 fn source() -> Relay {
     let mut relay = Relay::new(RelayConfig {
         me: key(usize::MAX),
@@ -61,8 +61,8 @@ fn join(relay: &mut Relay, now: u64, peer: PublicKey, version: PolicyVersion) ->
     !outputs(relay).contains(&RelayOutput::Refuse { peer, version })
 }
 
-fn ask(relay: &mut Relay, now: u64, peer: PublicKey, groups: GroupMask) -> Vec<RelayOutput> {
-    relay.handle(UnixMillis(now), Input::Asked { peer, version: FIRST, piece: PIECE, groups });
+fn ask(relay: &mut Relay, now: u64, peer: PublicKey, blocks: BlockMask) -> Vec<RelayOutput> {
+    relay.handle(UnixMillis(now), Input::Asked { peer, version: FIRST, piece: PIECE, blocks });
     outputs(relay)
 }
 
@@ -84,18 +84,18 @@ fn those_whom_the_learner_sends_have_a_place_however_many_strangers_came_first()
 }
 
 #[test]
-fn only_who_gets_groups_keeps_its_place() {
+fn only_who_gets_blocks_keeps_its_place() {
     let mut relay = source();
     assert!((0..MAX_SOURCE_CONSUMERS).all(|n| join(&mut relay, 0, key(n), FIRST)));
     for n in 0..MAX_SOURCE_CONSUMERS {
-        let groups = if n == 7 { GroupMask::EMPTY } else { GroupMask::of([1]) };
-        let said = ask(&mut relay, IDLE_MS - 1, key(n), groups);
+        let blocks = if n == 7 { BlockMask::EMPTY } else { BlockMask::of([1]) };
+        let said = ask(&mut relay, IDLE_MS - 1, key(n), blocks);
         let served = said.iter().filter(|output| matches!(output, RelayOutput::Serve { .. }));
         assert_eq!(served.count(), usize::from(n != 7));
     }
     assert!(join(&mut relay, IDLE_MS, key(1_000), FIRST), "the idle one gave way");
     assert!(!join(&mut relay, IDLE_MS, key(1_001), FIRST));
-    assert_eq!(ask(&mut relay, IDLE_MS, key(7), GroupMask::of([1])), []);
+    assert_eq!(ask(&mut relay, IDLE_MS, key(7), BlockMask::of([1])), []);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn waiting_for_what_nobody_knows_keeps_a_place_for_a_short_time() {
     let mut relay = source();
     let never = PolicyVersion(u64::MAX);
     assert!((0..MAX_SOURCE_CONSUMERS).all(|n| join(&mut relay, 0, key(n), never)));
-    let asked = Input::Asked { peer: key(0), version: never, piece: PIECE, groups: GroupMask::EMPTY };
+    let asked = Input::Asked { peer: key(0), version: never, piece: PIECE, blocks: BlockMask::EMPTY };
     relay.handle(UnixMillis(UNKNOWN_IDLE_MS - 1), asked);
     assert!(!join(&mut relay, UNKNOWN_IDLE_MS - 1, key(1_000), FIRST));
     assert!((1_001..1_100).all(|n| join(&mut relay, UNKNOWN_IDLE_MS, key(n), FIRST)));
@@ -125,32 +125,32 @@ fn nobody_is_told_everything_again_and_again() {
 }
 
 #[test]
-fn groups_are_served_once_in_the_order_asked_and_cancelled_ones_never() {
+fn blocks_are_served_once_in_the_order_asked_and_cancelled_ones_never() {
     let mut relay = source();
     assert!(join(&mut relay, 0, key(1), FIRST));
-    let groups = |outputs: Vec<RelayOutput>| -> Vec<u32> {
+    let blocks = |outputs: Vec<RelayOutput>| -> Vec<u32> {
         let served = outputs.into_iter().filter_map(|output| match output {
-            RelayOutput::Serve { group, .. } => Some(group),
+            RelayOutput::Serve { block, .. } => Some(block),
             _ => None,
         });
         served.collect()
     };
-    assert_eq!(groups(ask(&mut relay, 0, key(1), GroupMask::of([1, 2]))), [1, 2]);
+    assert_eq!(blocks(ask(&mut relay, 0, key(1), BlockMask::of([1, 2]))), [1, 2]);
     assert_eq!(
-        groups(ask(&mut relay, 0, key(1), GroupMask::of([0, 1, 2, 3]))),
+        blocks(ask(&mut relay, 0, key(1), BlockMask::of([0, 1, 2, 3]))),
         [0, 3],
         "two are on their way"
     );
     // All four ways are taken: what is asked of the next piece waits, and a part of it is taken back.
     let next = PieceIndex(1);
-    let all = GroupMask::of([0, 1, 2, 3]);
-    let asked = Input::Asked { peer: key(1), version: FIRST, piece: next, groups: all };
+    let all = BlockMask::of([0, 1, 2, 3]);
+    let asked = Input::Asked { peer: key(1), version: FIRST, piece: next, blocks: all };
     (0..3).for_each(|_| relay.handle(UnixMillis(0), asked.clone()));
     relay
-        .handle(UnixMillis(0), Input::Cancelled { peer: key(1), piece: next, groups: GroupMask::of([0, 2]) });
+        .handle(UnixMillis(0), Input::Cancelled { peer: key(1), piece: next, blocks: BlockMask::of([0, 2]) });
     assert_eq!(outputs(&mut relay), []);
-    for group in 0..4 {
-        relay.handle(UnixMillis(1), Input::Sent { peer: key(1), piece: PIECE, group });
+    for block in 0..4 {
+        relay.handle(UnixMillis(1), Input::Sent { peer: key(1), piece: PIECE, block });
     }
-    assert_eq!(groups(outputs(&mut relay)), [1, 3]);
+    assert_eq!(blocks(outputs(&mut relay)), [1, 3]);
 }

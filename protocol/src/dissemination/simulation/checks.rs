@@ -1,22 +1,22 @@
 //! The rules that a machine must keep, checked at everything that it says.
 
 use crate::dissemination::{MAX_SERVED, MAX_WINDOW, RelayOutput};
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::Holdings;
 use crate::wire::identity::PublicKey;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Groups by piece and position.
-type Groups = BTreeSet<(PieceIndex, u32)>;
+/// Blocks by piece and position.
+type Blocks = BTreeSet<(PieceIndex, u32)>;
 
 /// What one machine has done so far that limits what it may do.
 #[derive(Debug, Default)]
 pub(super) struct PeerHistory {
     /// Streams to neighbours: what each told, and what is asked of it.
-    pulls: BTreeMap<PublicKey, (Holdings, Groups)>,
+    pulls: BTreeMap<PublicKey, (Holdings, Blocks)>,
     /// Streams of consumers: what each has asked and not been served, and what is on its way to it.
-    serves: BTreeMap<PublicKey, (Groups, Groups)>,
+    serves: BTreeMap<PublicKey, (Blocks, Blocks)>,
     cut_off: BTreeSet<PublicKey>,
 }
 
@@ -30,18 +30,18 @@ impl PeerHistory {
         self.pulls.remove(peer);
     }
 
-    pub(super) fn told(&mut self, peer: &PublicKey, news: &[(PieceIndex, GroupMask)]) {
+    pub(super) fn told(&mut self, peer: &PublicKey, news: &[(PieceIndex, BlockMask)]) {
         if let Some((holds, _)) = self.pulls.get_mut(peer) {
-            news.iter().for_each(|(piece, groups)| {
-                holds.insert(*piece, *groups);
+            news.iter().for_each(|(piece, blocks)| {
+                holds.insert(*piece, *blocks);
             });
         }
     }
 
-    /// A group came, from whomever.
-    pub(super) fn delivered(&mut self, peer: &PublicKey, piece: PieceIndex, group: u32) {
+    /// A block came, from whomever.
+    pub(super) fn delivered(&mut self, peer: &PublicKey, piece: PieceIndex, block: u32) {
         if let Some((_, asked)) = self.pulls.get_mut(peer) {
-            asked.remove(&(piece, group));
+            asked.remove(&(piece, block));
         }
     }
 
@@ -53,15 +53,15 @@ impl PeerHistory {
         self.serves.remove(peer);
     }
 
-    pub(super) fn asked(&mut self, peer: &PublicKey, piece: PieceIndex, groups: GroupMask) {
+    pub(super) fn asked(&mut self, peer: &PublicKey, piece: PieceIndex, blocks: BlockMask) {
         if let Some((asks, _)) = self.serves.get_mut(peer) {
-            asks.extend(groups.iter().map(|group| (piece, group)));
+            asks.extend(blocks.iter().map(|block| (piece, block)));
         }
     }
 
-    pub(super) fn sent(&mut self, peer: &PublicKey, piece: PieceIndex, group: u32) {
+    pub(super) fn sent(&mut self, peer: &PublicKey, piece: PieceIndex, block: u32) {
         if let Some((_, under_way)) = self.serves.get_mut(peer) {
-            under_way.remove(&(piece, group));
+            under_way.remove(&(piece, block));
         }
     }
 
@@ -85,11 +85,11 @@ impl PeerHistory {
                 self.serves.remove(peer);
                 Ok(())
             }
-            RelayOutput::Request { peer, piece, groups, .. } => {
-                self.check_request(peer, *piece, *groups, disk)
+            RelayOutput::Request { peer, piece, blocks, .. } => {
+                self.check_request(peer, *piece, *blocks, disk)
             }
-            RelayOutput::Cancel { peer, piece, groups, .. } => {
-                groups.iter().for_each(|group| self.delivered(peer, *piece, group));
+            RelayOutput::Cancel { peer, piece, blocks, .. } => {
+                blocks.iter().for_each(|block| self.delivered(peer, *piece, block));
                 Ok(())
             }
             RelayOutput::Tell { news, .. } => {
@@ -98,7 +98,7 @@ impl PeerHistory {
                     None => Ok(()),
                 }
             }
-            RelayOutput::Serve { peer, piece, group, .. } => self.check_serve(peer, *piece, *group, disk),
+            RelayOutput::Serve { peer, piece, block, .. } => self.check_serve(peer, *piece, *block, disk),
             RelayOutput::Open { .. }
             | RelayOutput::Complete(_)
             | RelayOutput::Refused(_)
@@ -111,25 +111,25 @@ impl PeerHistory {
         &mut self,
         peer: &PublicKey,
         piece: PieceIndex,
-        groups: GroupMask,
+        blocks: BlockMask,
         disk: &Holdings,
     ) -> Result<(), String> {
-        let elsewhere = |group: u32| self.pulls.values().any(|(_, asked)| asked.contains(&(piece, group)));
-        if let Some(group) = groups.iter().find(|group| elsewhere(*group)) {
-            return Err(format!("asks two neighbours for group {group} of {piece:?}"));
+        let elsewhere = |block: u32| self.pulls.values().any(|(_, asked)| asked.contains(&(piece, block)));
+        if let Some(block) = blocks.iter().find(|block| elsewhere(*block)) {
+            return Err(format!("asks two neighbours for block {block} of {piece:?}"));
         }
-        if !groups.intersect(disk.get(piece)).is_empty() {
-            return Err(format!("asks for groups of {piece:?} that are stored"));
+        if !blocks.intersect(disk.get(piece)).is_empty() {
+            return Err(format!("asks for blocks of {piece:?} that are stored"));
         }
         let Some((holds, asked)) = self.pulls.get_mut(peer) else {
             return Err("asks where no stream is open".into());
         };
-        if !groups.minus(holds.get(piece)).is_empty() {
-            return Err(format!("asks for groups of {piece:?} that the neighbour did not tell of"));
+        if !blocks.minus(holds.get(piece)).is_empty() {
+            return Err(format!("asks for blocks of {piece:?} that the neighbour did not tell of"));
         }
-        asked.extend(groups.iter().map(|group| (piece, group)));
+        asked.extend(blocks.iter().map(|block| (piece, block)));
         if asked.len() > MAX_WINDOW as usize {
-            return Err(format!("asks for {} groups at once", asked.len()));
+            return Err(format!("asks for {} blocks at once", asked.len()));
         }
         Ok(())
     }
@@ -138,21 +138,21 @@ impl PeerHistory {
         &mut self,
         peer: &PublicKey,
         piece: PieceIndex,
-        group: u32,
+        block: u32,
         disk: &Holdings,
     ) -> Result<(), String> {
-        if !disk.get(piece).contains(group) {
-            return Err(format!("serves group {group} of {piece:?}, which is not stored"));
+        if !disk.get(piece).contains(block) {
+            return Err(format!("serves block {block} of {piece:?}, which is not stored"));
         }
         let Some((asks, under_way)) = self.serves.get_mut(peer) else {
             return Err("serves one who is no consumer".into());
         };
-        if !asks.remove(&(piece, group)) {
-            return Err(format!("serves group {group} of {piece:?} that was not asked, or twice"));
+        if !asks.remove(&(piece, block)) {
+            return Err(format!("serves block {block} of {piece:?} that was not asked, or twice"));
         }
-        under_way.insert((piece, group));
+        under_way.insert((piece, block));
         if under_way.len() > MAX_SERVED {
-            return Err("has too many groups under way to one consumer".into());
+            return Err("has too many blocks under way to one consumer".into());
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::dissemination::Input;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerKind {
     Honest,
-    /// Claims everything and serves rotten groups.
+    /// Claims everything and serves rotten blocks.
     Rotten,
     /// Claims everything and serves nothing.
     Silent,

@@ -1,7 +1,7 @@
 //! Streams between simulated peers: what waits for an uplink, and the order in which things arrive.
 
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use std::collections::VecDeque;
 
@@ -13,16 +13,16 @@ const ENTRY_BYTES: u64 = 14;
 /// What a server sends.
 #[derive(Clone, Debug)]
 pub(super) enum SimulatedFrame {
-    Tell(Vec<(PieceIndex, GroupMask)>),
-    Group { piece: PieceIndex, group: u32, bytes: u64, rotten: bool },
+    Tell(Vec<(PieceIndex, BlockMask)>),
+    Block { piece: PieceIndex, block: u32, bytes: u64, rotten: bool },
     Refuse,
 }
 
 /// What a puller sends.
 #[derive(Clone, Debug)]
 pub(super) enum Control {
-    Ask(PieceIndex, GroupMask),
-    Cancel(PieceIndex, GroupMask),
+    Ask(PieceIndex, BlockMask),
+    Cancel(PieceIndex, BlockMask),
 }
 
 /// One stream, from the one who pulls to the one who serves.
@@ -34,9 +34,9 @@ pub(super) struct SimulatedStream {
     /// Whether each end still uses it.
     pub(super) puller_open: bool,
     pub(super) server_open: bool,
-    /// News overtake groups that have not begun to leave.
+    /// News overtake blocks that have not begun to leave.
     tells: VecDeque<SimulatedFrame>,
-    groups: VecDeque<SimulatedFrame>,
+    blocks: VecDeque<SimulatedFrame>,
     /// Nothing arrives before what was sent earlier in the same direction, in microseconds.
     pub(super) last_up: u64,
     pub(super) last_down: u64,
@@ -48,7 +48,7 @@ impl SimulatedFrame {
         HEADER_BYTES
             + match self {
                 Self::Tell(news) => news.len() as u64 * ENTRY_BYTES,
-                Self::Group { bytes, .. } => *bytes,
+                Self::Block { bytes, .. } => *bytes,
                 Self::Refuse => 0,
             }
     }
@@ -63,7 +63,7 @@ impl SimulatedStream {
             puller_open: true,
             server_open: false,
             tells: VecDeque::new(),
-            groups: VecDeque::new(),
+            blocks: VecDeque::new(),
             last_up: 0,
             last_down: 0,
         }
@@ -71,16 +71,16 @@ impl SimulatedStream {
 
     pub(super) fn push(&mut self, frame: SimulatedFrame) {
         match frame {
-            SimulatedFrame::Group { .. } => self.groups.push_back(frame),
+            SimulatedFrame::Block { .. } => self.blocks.push_back(frame),
             SimulatedFrame::Tell(_) | SimulatedFrame::Refuse => self.tells.push_back(frame),
         }
     }
 
     pub(super) fn pop(&mut self) -> Option<SimulatedFrame> {
-        self.tells.pop_front().or_else(|| self.groups.pop_front())
+        self.tells.pop_front().or_else(|| self.blocks.pop_front())
     }
 
     pub(super) fn waits(&self) -> bool {
-        !(self.tells.is_empty() && self.groups.is_empty())
+        !(self.tells.is_empty() && self.blocks.is_empty())
     }
 }

@@ -11,7 +11,7 @@ use super::learner::neighbours;
 use super::links::SimulatedStream;
 use crate::dissemination::{DisseminationMode, Input, NeighbourRole, Relay};
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
 use crate::snapshot::piece_set::Holdings;
 use crate::wire::identity::PublicKey;
@@ -96,7 +96,7 @@ impl SimulatedNode {
         relay.newest_complete() == Some(version)
             && (0..manifest.chunks.len() as u32).map(PieceIndex).all(|piece| {
                 let length = manifest.piece(piece).map_or(0, |p| p.length);
-                GroupMask::all(crate::snapshot::blocks::group_count(length)).minus(disk.get(piece)).is_empty()
+                BlockMask::all(crate::snapshot::blocks::block_count(length)).minus(disk.get(piece)).is_empty()
             })
     }
 }

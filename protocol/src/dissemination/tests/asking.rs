@@ -1,4 +1,4 @@
-//! Which groups are asked of whom.
+//! Which blocks are asked of whom.
 
 use super::*;
 
@@ -7,11 +7,11 @@ fn seeded(seed: u8) -> Bench {
 }
 
 #[test]
-fn a_neighbour_is_asked_only_for_missing_groups_that_it_holds() {
+fn a_neighbour_is_asked_only_for_missing_blocks_that_it_holds() {
     let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 2, 4), &[(0, 0b0001)]);
     bench.meet(&ONE);
-    // No chunk has five groups, and there are no more pieces.
+    // No chunk has five blocks, and there are no more pieces.
     let claims = has(A, V1, &[(0, 0b1_0101), (2, 0b1), (u32::MAX, 0b1)]);
     assert_eq!(bench.on(claims), [request(A, V1, 0, 0b0100)]);
     assert_eq!(bench.on(has(A, V2, &[(1, 0b1111)])), NOTHING);
@@ -19,9 +19,9 @@ fn a_neighbour_is_asked_only_for_missing_groups_that_it_holds() {
 }
 
 #[test]
-fn a_group_is_asked_of_one_neighbour_only() {
+fn a_block_is_asked_of_one_neighbour_only() {
     let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 6), &TWO);
-    let first = groups_of(&bench.on(has(A, V1, &[(0, 0b11_1111)])));
+    let first = blocks_of(&bench.on(has(A, V1, &[(0, 0b11_1111)])));
     let rest = 0b11_1111 & !first;
     assert_eq!((first.count_ones(), rest.count_ones()), (START_WINDOW, 2));
     assert_eq!(bench.on(has(B, V1, &[(0, 0b11_1111)])), [request(B, V1, 0, rest)]);
@@ -41,21 +41,21 @@ fn the_piece_that_the_fewest_hold_is_asked_for_first() {
 }
 
 #[test]
-fn of_a_piece_the_groups_that_the_fewest_hold_are_asked_for_first() {
+fn of_a_piece_the_blocks_that_the_fewest_hold_are_asked_for_first() {
     let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 8), &TWO);
-    let first = groups_of(&bench.on(has(B, V1, &[(0, 0b0011_1111)])));
+    let first = blocks_of(&bench.on(has(B, V1, &[(0, 0b0011_1111)])));
     let rest = 0b0011_1111 & !first;
     let said = bench.on(has(A, V1, &[(0, 0b1111_1111)]));
     assert_eq!(said, [request(A, V1, 0, 0b1100_0000), request(A, V1, 0, rest)]);
 }
 
 #[test]
-fn peers_with_different_seeds_ask_for_different_groups() {
+fn peers_with_different_seeds_ask_for_different_blocks() {
     let first = |seed: u8| {
         let mut bench = seeded(seed);
         bench.announce(&snapshot(V1, 1, 64), &[]);
         bench.meet(&ONE);
-        groups_of(&bench.on(has(A, V1, &[(0, u64::MAX)])))
+        blocks_of(&bench.on(has(A, V1, &[(0, u64::MAX)])))
     };
     let drawn: BTreeSet<u64> = (0..16).map(first).collect();
     assert!(drawn.len() > 8, "of 16 peers only {} differ", drawn.len());

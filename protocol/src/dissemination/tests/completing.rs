@@ -11,13 +11,13 @@ fn kept(bench: &Bench) -> Vec<PolicyVersion> {
 }
 
 #[test]
-fn complete_is_said_once_when_the_last_wanted_group_is_stored() {
+fn complete_is_said_once_when_the_last_wanted_block_is_stored() {
     let manifest = snapshot(V1, 1, 2);
-    let group = GROUP_BYTES as u64;
+    let block = BLOCK_BYTES as u64;
     let mut bench = Bench::receiving(DisseminationMode::Echo, &manifest, &ONE);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b11)])), [request(A, V1, 0, 0b11)]);
     assert_eq!(bench.on(stored(A, V1, 0, 1)), NOTHING);
-    assert_eq!(bench.relay.progress(), Some((V1, group, 2 * group)));
+    assert_eq!(bench.relay.progress(), Some((V1, block, 2 * block)));
     assert_eq!(bench.relay.newest_complete(), None);
 
     assert_eq!(bench.on(stored(A, V1, 0, 0)), [close(A), complete(V1)]);

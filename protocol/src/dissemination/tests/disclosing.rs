@@ -3,24 +3,24 @@
 use super::*;
 use crate::snapshot::manifest::DeltaEntry;
 
-/// Has `consumer` ask for these groups of the first piece, and get them.
-fn take(bench: &mut Bench, consumer: u8, groups: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
+/// Has `consumer` ask for these blocks of the first piece, and get them.
+fn take(bench: &mut Bench, consumer: u8, blocks: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
     let mut said = Vec::new();
-    for group in groups {
-        said.extend(bench.on(asked(consumer, V1, 0, 1 << group)));
-        said.extend(bench.on(sent(consumer, 0, group)));
+    for block in blocks {
+        said.extend(bench.on(asked(consumer, V1, 0, 1 << block)));
+        said.extend(bench.on(sent(consumer, 0, block)));
     }
     said.retain(|output| !matches!(output, RelayOutput::Serve { .. }));
     said
 }
 
-/// The bits of `count` groups from `first`.
+/// The bits of `count` blocks from `first`.
 fn bits(first: u32, count: u32) -> u64 {
     ((1 << count) - 1) << first
 }
 
 #[test]
-fn each_consumer_is_told_of_other_groups_until_all_were_sent_and_then_of_all() {
+fn each_consumer_is_told_of_other_blocks_until_all_were_sent_and_then_of_all() {
     let mut bench = Bench::source(&snapshot(V1, 1, 22));
     assert_eq!(bench.on(joined(X, V1)), [tell(X, V1, &[(0, bits(0, 8))])]);
     assert_eq!(bench.on(joined(Y, V1)), [tell(Y, V1, &[(0, bits(8, 8))])]);
@@ -79,15 +79,15 @@ fn one_that_is_fast_is_told_of_what_it_gets_in_a_second() {
     let (mut got, mut most) = (0, 0);
     while let Some(output) = (!told.is_empty()).then(|| told.remove(0)) {
         let RelayOutput::Tell { news, .. } = output else { continue };
-        for (piece, groups) in news {
-            // Two groups a millisecond.
-            for group in groups.iter() {
-                told.extend(bench.on(asked(X, V1, piece.0, 1 << group)));
-                told.extend(bench.on(sent(X, piece.0, group)));
+        for (piece, blocks) in news {
+            // Two blocks a millisecond.
+            for block in blocks.iter() {
+                told.extend(bench.on(asked(X, V1, piece.0, 1 << block)));
+                told.extend(bench.on(sent(X, piece.0, block)));
                 got += 1;
                 told.extend(bench.pass(u64::from(got % 2 == 0)));
                 let ahead = told.iter().map(|output| match output {
-                    RelayOutput::Tell { news, .. } => news.iter().map(|(_, groups)| groups.len()).sum(),
+                    RelayOutput::Tell { news, .. } => news.iter().map(|(_, blocks)| blocks.len()).sum(),
                     _ => 0,
                 });
                 most = most.max(ahead.sum::<u32>());
@@ -95,7 +95,7 @@ fn one_that_is_fast_is_told_of_what_it_gets_in_a_second() {
         }
     }
     assert_eq!(got, 20 * 64);
-    assert!((150..=MAX_WINDOW).contains(&most), "{most} groups ahead");
+    assert!((150..=MAX_WINDOW).contains(&most), "{most} blocks ahead");
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn relay(keep_versions: usize) -> Relay {
 
 /// Has `relay` receive a version of two chunks, of which `have` are there.
 fn receive(relay: &mut Relay, version: u64, have: u32) -> Vec<RelayOutput> {
-    let have = (0..have).map(|i| (PieceIndex(i), GroupMask(1))).collect();
+    let have = (0..have).map(|i| (PieceIndex(i), BlockMask(1))).collect();
     let wanted = [0, 1].map(PieceIndex).into_iter().collect();
     let manifest = Arc::new(manifest(version, 2));
     tell(relay, Input::Announced { manifest, have, wanted })
@@ -86,7 +86,7 @@ fn supply_is_what_open_neighbours_hold_between_them() {
     tell(&mut relay, Input::Opened(key(2)));
     let supply = |relay: &Relay| [0, 1].map(|piece| relay.supply(version, PieceIndex(piece)));
     assert_eq!(supply(&relay), [Supply::Here, Supply::Nowhere]);
-    tell(&mut relay, Input::Has { peer: key(2), version, news: vec![(PieceIndex(1), GroupMask(1))] });
+    tell(&mut relay, Input::Has { peer: key(2), version, news: vec![(PieceIndex(1), BlockMask(1))] });
     assert_eq!(supply(&relay), [Supply::Here, Supply::Offered]);
     tell(&mut relay, Input::Lost(key(2)));
     assert_eq!(supply(&relay), [Supply::Here, Supply::Nowhere]);
@@ -114,7 +114,7 @@ fn one_piece_more_leaves_what_was_asked_for_alone() {
     let wanted = [PieceIndex(0)].into_iter().collect();
     tell(&mut relay, Input::Announced { manifest, have: Holdings::default(), wanted });
     tell(&mut relay, Input::Opened(key(2)));
-    let news = [0, 1].map(|piece| (PieceIndex(piece), GroupMask(1))).to_vec();
+    let news = [0, 1].map(|piece| (PieceIndex(piece), BlockMask(1))).to_vec();
     let asked = |said: Vec<RelayOutput>| -> Vec<u32> {
         let request = |output| match output {
             RelayOutput::Request { piece, .. } => Some(piece.0),

@@ -88,8 +88,8 @@ fn one_that_is_named_no_more_delivers_what_it_was_asked_for_and_is_closed() {
     let mut bench = Bench::receiving(DisseminationMode::Star, &snapshot(V1, 1, 8), &PARENT);
     assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, 0b1111)]);
     assert_eq!(bench.on(named(&[(B, NeighbourRole::Parent)])), [open(B, V1)]);
-    for group in 0..3 {
-        assert_eq!(bench.on(stored(A, V1, 0, group)), NOTHING);
+    for block in 0..3 {
+        assert_eq!(bench.on(stored(A, V1, 0, block)), NOTHING);
     }
     assert_eq!(bench.on(stored(A, V1, 0, 3)), [close(A)]);
 }

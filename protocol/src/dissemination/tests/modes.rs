@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_chain_takes_the_lowest_groups_first_and_only_from_its_parent() {
+fn a_chain_takes_the_lowest_blocks_first_and_only_from_its_parent() {
     let mut bench = Bench::node(DisseminationMode::Chain);
     bench.announce(&snapshot(V1, 2, 8), &[]);
     assert_eq!(bench.on(named(&CHAIN)), [open(A, V1), open(B, V1)]);
@@ -29,8 +29,8 @@ fn the_standby_takes_over_from_a_lost_parent_and_gives_way_when_it_is_back() {
     assert_eq!(bench.on(opened(A)), NOTHING);
     assert_eq!(bench.on(has(A, V1, &everything)), [request(A, V1, 0, 0b1111_0000)]);
     // It delivers what it was asked for, and is asked for none of the second piece.
-    for group in 0..4 {
-        assert_eq!(bench.on(stored(B, V1, 0, group)), NOTHING);
+    for block in 0..4 {
+        assert_eq!(bench.on(stored(B, V1, 0, block)), NOTHING);
     }
 }
 
@@ -49,7 +49,7 @@ fn a_star_asks_only_the_parent() {
 fn a_changed_mode_asks_others_and_lets_those_that_were_asked_deliver() {
     let list = [(A, NeighbourRole::Parent), (B, NeighbourRole::Mesh)];
     let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 8), &list);
-    let first = groups_of(&bench.on(has(B, V1, &[(0, 0xff)])));
+    let first = blocks_of(&bench.on(has(B, V1, &[(0, 0xff)])));
     bench.relay.set_mode(DisseminationMode::Star);
     assert_eq!(bench.on(stored(B, V1, 0, first.trailing_zeros())), NOTHING);
     assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, 0xff & !first)]);

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn serves(peer: u8, groups: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
-    groups.into_iter().map(|group| serve(peer, V1, 0, group)).collect()
+fn serves(peer: u8, blocks: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
+    blocks.into_iter().map(|block| serve(peer, V1, 0, block)).collect()
 }
 
-/// The source of one piece of eight groups, and those who pull from it.
+/// The source of one piece of eight blocks, and those who pull from it.
 fn source_of_eight(consumers: &[u8]) -> Bench {
     let mut bench = Bench::source(&snapshot(V1, 1, 8));
     for consumer in consumers {
@@ -16,7 +16,7 @@ fn source_of_eight(consumers: &[u8]) -> Bench {
 }
 
 #[test]
-fn few_groups_are_on_their_way_to_one_consumer() {
+fn few_blocks_are_on_their_way_to_one_consumer() {
     let mut bench = source_of_eight(&[X, Y]);
     let most = MAX_SERVED as u32;
     assert_eq!(bench.on(asked(X, V1, 0, 0b11_1111)), serves(X, 0..most));
@@ -37,7 +37,7 @@ fn what_was_served_least_often_is_served_first() {
 }
 
 #[test]
-fn a_group_is_served_once_however_often_it_is_asked_for() {
+fn a_block_is_served_once_however_often_it_is_asked_for() {
     let mut bench = source_of_eight(&[X]);
     assert_eq!(bench.on(asked(X, V1, 0, 0b1_1111)), serves(X, [0, 1, 2, 3]));
     assert_eq!(bench.on(asked(X, V1, 0, 0b1_1111)), NOTHING);
@@ -46,7 +46,7 @@ fn a_group_is_served_once_however_often_it_is_asked_for() {
 }
 
 #[test]
-fn cancelled_groups_are_not_served() {
+fn cancelled_blocks_are_not_served() {
     let mut bench = source_of_eight(&[X]);
     assert_eq!(bench.on(asked(X, V1, 0, 0b0111_1111)), serves(X, [0, 1, 2, 3]));
     assert_eq!(bench.on(cancelled(X, 0, 0b0011_0000)), NOTHING);
@@ -55,7 +55,7 @@ fn cancelled_groups_are_not_served() {
 }
 
 #[test]
-fn who_asks_for_a_group_that_is_not_here_is_refused() {
+fn who_asks_for_a_block_that_is_not_here_is_refused() {
     let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 1, 4), &[(0, 0b0011)]);
     assert_eq!(bench.on(joined(X, V1)), [tell(X, V1, &[(0, 0b0011)])]);
@@ -73,7 +73,7 @@ fn who_asks_for_too_much_at_once_is_refused() {
     }
     // Those on their way count no more.
     let room = (MAX_ASKED - (8 * 64 - MAX_SERVED)) as u32;
-    let rest = GroupMask::all(room).0;
+    let rest = BlockMask::all(room).0;
     assert_eq!(bench.on(asked(X, V1, 8, rest)), NOTHING);
     assert_eq!(bench.on(asked(X, V1, 8, rest)), NOTHING, "it asks for no more than before");
     assert_eq!(bench.on(asked(X, V1, 8, 1 << room)), [refuse(X, V1)]);

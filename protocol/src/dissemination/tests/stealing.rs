@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// All but the last three of 64 groups.
+/// All but the last three of 64 blocks.
 const BUT_THREE: u64 = (1 << 61) - 1;
 /// The last block of a whole piece, as a set.
 const LAST: u64 = 1 << 63;
 
-/// A receiver that has these of 64 groups. A was asked for group 62 at the start and is silent; B
-/// delivered group 61 in `millis`, has nothing left to do, and holds group 62 as well. Group 63
+/// A receiver that has these of 64 blocks. A was asked for block 62 at the start and is silent; B
+/// delivered block 61 in `millis`, has nothing left to do, and holds block 62 as well. Block 63
 /// is held by nobody.
 fn rivals(have: u64, millis: u64) -> Bench {
     let mut bench = Bench::node(DisseminationMode::Echo);
@@ -22,14 +22,14 @@ fn rivals(have: u64, millis: u64) -> Bench {
     bench
 }
 
-/// Group 62 is taken from A and asked of B so many milliseconds after the start, and not before.
+/// Block 62 is taken from A and asked of B so many milliseconds after the start, and not before.
 fn assert_robbed_at(bench: &mut Bench, millis: u64) {
     assert_eq!(bench.pass(START.plus(millis - 1).since(bench.now)), NOTHING);
     assert_eq!(bench.pass(1), [cancel(A, V1, 0, 1 << 62), request(B, V1, 0, 1 << 62)]);
     assert_eq!(bench.relay.stats().steals, 1);
 }
 
-// B would deliver another group 200 ms after it is asked: 100 ms of latency, and 100 ms for 64
+// B would deliver another block 200 ms after it is asked: 100 ms of latency, and 100 ms for 64
 // KiB at its rate.
 
 #[test]
@@ -59,11 +59,11 @@ fn after_duplicates_only_the_silent_are_robbed() {
     let mut bench = rivals(BUT_THREE | LAST, 100);
     assert_eq!(bench.on(stored(B, V1, 0, 61)), NOTHING);
     let stats = bench.relay.stats();
-    assert_eq!((stats.groups, stats.duplicates), (1, 1));
+    assert_eq!((stats.blocks, stats.duplicates), (1, 1));
     assert_robbed_at(&mut bench, 1_000);
 }
 
-/// A was asked for groups 0 to 3 at the start and is silent; B is as in [`rivals`] and holds these
+/// A was asked for blocks 0 to 3 at the start and is silent; B is as in [`rivals`] and holds these
 /// of them. What is said after 4 s: ten times what all four would take at B's rate.
 fn robbery(held: u64) -> Vec<RelayOutput> {
     let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 64), &TWO);
@@ -76,9 +76,9 @@ fn robbery(held: u64) -> Vec<RelayOutput> {
     bench.pass(1)
 }
 
-fn robbed(groups: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
-    let both = |group: u32| [cancel(A, V1, 0, 1 << group), request(B, V1, 0, 1 << group)];
-    groups.into_iter().flat_map(both).collect()
+fn robbed(blocks: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
+    let both = |block: u32| [cancel(A, V1, 0, 1 << block), request(B, V1, 0, 1 << block)];
+    blocks.into_iter().flat_map(both).collect()
 }
 
 #[test]
@@ -92,12 +92,12 @@ fn only_what_the_thief_holds_is_robbed() {
 }
 
 #[test]
-fn a_group_that_its_victim_delivers_after_all_is_cancelled_at_the_thief() {
+fn a_block_that_its_victim_delivers_after_all_is_cancelled_at_the_thief() {
     let mut bench = rivals(0, 100);
     assert_robbed_at(&mut bench, 2_000);
     assert_eq!(bench.on(stored(A, V1, 0, 62)), [cancel(B, V1, 0, 1 << 62)]);
     // It was under way already, and counts.
     assert_eq!(bench.on(stored(B, V1, 0, 62)), NOTHING);
     let stats = bench.relay.stats();
-    assert_eq!((stats.groups, stats.duplicates, stats.under_way), (2, 1, 0));
+    assert_eq!((stats.blocks, stats.duplicates, stats.under_way), (2, 1, 0));
 }

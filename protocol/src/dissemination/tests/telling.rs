@@ -19,7 +19,7 @@ fn soon(bench: &mut Bench, input: Input) -> Vec<RelayOutput> {
 }
 
 #[test]
-fn a_consumer_is_told_everything_at_first_and_then_each_group_once() {
+fn a_consumer_is_told_everything_at_first_and_then_each_block_once() {
     let mut bench = halfway();
     assert_eq!(bench.on(joined(X, V1)), [tell(X, V1, &[(0, 0b0011)])]);
     assert_eq!(soon(&mut bench, stored(A, V1, 0, 2)), [tell(X, V1, &[(0, 0b0100)])]);
@@ -38,7 +38,7 @@ fn news_are_gathered_until_nothing_else_is_left_to_do() {
 }
 
 #[test]
-fn who_joins_before_anything_is_here_is_told_of_the_first_group() {
+fn who_joins_before_anything_is_here_is_told_of_the_first_block() {
     let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 4), &ONE);
     assert_eq!(bench.on(joined(X, V1)), NOTHING);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b0010)])), [request(A, V1, 0, 0b0010)]);

@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::VecDeque;
 
-/// A parent that holds eight groups, was asked for the first four, and delivered one of them
+/// A parent that holds eight blocks, was asked for the first four, and delivered one of them
 /// `millis` later; and what it is asked for then.
 fn after_first(millis: u64) -> (Bench, Vec<RelayOutput>) {
     let mut bench = Bench::receiving(DisseminationMode::Star, &snapshot(V1, 1, 8), &PARENT);
@@ -13,7 +13,7 @@ fn after_first(millis: u64) -> (Bench, Vec<RelayOutput>) {
     (bench, said)
 }
 
-/// A parent that holds twenty pieces of 64 groups and delivers all that it is asked for
+/// A parent that holds twenty pieces of 64 blocks and delivers all that it is asked for
 /// within a millisecond, until the window is as wide as it gets; and what it was asked for
 /// then and has not delivered.
 fn fast_parent() -> (Bench, VecDeque<(u32, u32)>) {
@@ -22,21 +22,21 @@ fn fast_parent() -> (Bench, VecDeque<(u32, u32)>) {
     let mut asked = all_of(&bench.on(has(A, V1, &everything)));
     while asked.len() * 8 < MAX_WINDOW as usize * 7 {
         assert_eq!(bench.pass(1), NOTHING);
-        for (piece, group) in std::mem::take(&mut asked) {
-            asked.extend(all_of(&bench.on(stored(A, V1, piece, group))));
+        for (piece, block) in std::mem::take(&mut asked) {
+            asked.extend(all_of(&bench.on(stored(A, V1, piece, block))));
         }
     }
     (bench, asked)
 }
 
-/// Every group that is asked for.
+/// Every block that is asked for.
 fn all_of(said: &[RelayOutput]) -> VecDeque<(u32, u32)> {
-    let groups = said.iter().map(|output| match output {
-        RelayOutput::Request { piece, groups, .. } => (piece.0, *groups),
+    let blocks = said.iter().map(|output| match output {
+        RelayOutput::Request { piece, blocks, .. } => (piece.0, *blocks),
         other => panic!("{other:?}"),
     });
-    groups
-        .flat_map(|(piece, groups)| groups.iter().map(move |group| (piece, group)).collect::<Vec<_>>())
+    blocks
+        .flat_map(|(piece, blocks)| blocks.iter().map(move |block| (piece, block)).collect::<Vec<_>>())
         .collect()
 }
 
@@ -49,14 +49,14 @@ fn an_unknown_neighbour_is_asked_for_a_start_window() {
 
 #[test]
 fn a_window_is_what_comes_within_the_latency_and_the_queue() {
-    // 64 KiB in 100 ms: 4 groups in 100 + 300 ms. In 50 ms: 7 groups in 50 + 300 ms.
+    // 64 KiB in 100 ms: 4 blocks in 100 + 300 ms. In 50 ms: 7 blocks in 50 + 300 ms.
     assert_eq!(after_first(100).1, [request(A, V1, 0, 0b0001_0000)]);
     assert_eq!(after_first(50).1, [request(A, V1, 0, 0b1111_0000)]);
 }
 
 #[test]
 fn a_slow_neighbour_is_asked_for_no_less_than_the_narrowest_window() {
-    // 64 KiB in 5 s: not half a group in the longest latency and the queue.
+    // 64 KiB in 5 s: not half a block in the longest latency and the queue.
     let (mut bench, said) = after_first(5_000);
     assert_eq!(said, NOTHING);
     assert_eq!(bench.on(stored(A, V1, 0, 1)), NOTHING);
@@ -65,8 +65,8 @@ fn a_slow_neighbour_is_asked_for_no_less_than_the_narrowest_window() {
 }
 
 #[test]
-fn a_group_that_comes_at_once_widens_the_window_by_little() {
-    // 64 KiB in 1 ms count as in 50: 7 groups in 1 + 300 ms.
+fn a_block_that_comes_at_once_widens_the_window_by_little() {
+    // 64 KiB in 1 ms count as in 50: 7 blocks in 1 + 300 ms.
     assert_eq!(after_first(1).1, [request(A, V1, 0, 0b1111_0000)]);
 }
 
@@ -81,8 +81,8 @@ fn a_fast_neighbour_is_asked_for_no_more_than_the_widest_window() {
 fn a_request_waits_until_an_eighth_of_the_window_is_free() {
     let (mut bench, mut asked) = fast_parent();
     let said = loop {
-        let (piece, group) = asked.pop_front().unwrap();
-        let said = bench.on(stored(A, V1, piece, group));
+        let (piece, block) = asked.pop_front().unwrap();
+        let said = bench.on(stored(A, V1, piece, block));
         if said != NOTHING {
             break said;
         }
@@ -96,8 +96,8 @@ fn all_neighbours_together_are_asked_for_a_start_budget_before_any_rate_is_known
     let five: Vec<(u8, NeighbourRole)> = (1..=5).map(|peer| (peer, NeighbourRole::Mesh)).collect();
     let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 64), &five);
     for peer in 1..=4 {
-        let groups = groups_of(&bench.on(has(peer, V1, &[(0, u64::MAX)])));
-        assert_eq!(groups.count_ones(), START_WINDOW);
+        let blocks = blocks_of(&bench.on(has(peer, V1, &[(0, u64::MAX)])));
+        assert_eq!(blocks.count_ones(), START_WINDOW);
     }
     assert_eq!(bench.on(has(5, V1, &[(0, u64::MAX)])), NOTHING);
     assert_eq!(bench.relay.stats().under_way, 16);

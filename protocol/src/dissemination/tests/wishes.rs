@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Two chunks, pieces 0 and 1, and their deltas, pieces 2 and 3; one group each.
+/// Two chunks, pieces 0 and 1, and their deltas, pieces 2 and 3; one block each.
 fn deltas() -> Arc<Manifest> {
     Arc::new(manifests::with_deltas(2, 2, 100))
 }

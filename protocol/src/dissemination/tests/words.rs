@@ -6,8 +6,8 @@ pub(super) fn key(peer: u8) -> PublicKey {
     PublicKey::from_bytes([peer; 32])
 }
 
-fn news(groups: &[(u32, u64)]) -> Vec<(PieceIndex, GroupMask)> {
-    groups.iter().map(|(piece, groups)| (PieceIndex(*piece), GroupMask(*groups))).collect()
+fn news(blocks: &[(u32, u64)]) -> Vec<(PieceIndex, BlockMask)> {
+    blocks.iter().map(|(piece, blocks)| (PieceIndex(*piece), BlockMask(*blocks))).collect()
 }
 
 fn pieces(pieces: &[u32]) -> PieceSet {
@@ -43,12 +43,12 @@ pub(super) fn opened(peer: u8) -> Input {
     Input::Opened(key(peer))
 }
 
-pub(super) fn has(peer: u8, version: PolicyVersion, groups: &[(u32, u64)]) -> Input {
-    Input::Has { peer: key(peer), version, news: news(groups) }
+pub(super) fn has(peer: u8, version: PolicyVersion, blocks: &[(u32, u64)]) -> Input {
+    Input::Has { peer: key(peer), version, news: news(blocks) }
 }
 
-pub(super) fn stored(peer: u8, version: PolicyVersion, piece: u32, group: u32) -> Input {
-    Input::Stored { peer: key(peer), version, piece: PieceIndex(piece), group }
+pub(super) fn stored(peer: u8, version: PolicyVersion, piece: u32, block: u32) -> Input {
+    Input::Stored { peer: key(peer), version, piece: PieceIndex(piece), block }
 }
 
 pub(super) fn rotten(peer: u8) -> Input {
@@ -67,16 +67,16 @@ pub(super) fn joined(peer: u8, version: PolicyVersion) -> Input {
     Input::Joined { peer: key(peer), version, manifest: ContentId::of(b"") }
 }
 
-pub(super) fn asked(peer: u8, version: PolicyVersion, piece: u32, groups: u64) -> Input {
-    Input::Asked { peer: key(peer), version, piece: PieceIndex(piece), groups: GroupMask(groups) }
+pub(super) fn asked(peer: u8, version: PolicyVersion, piece: u32, blocks: u64) -> Input {
+    Input::Asked { peer: key(peer), version, piece: PieceIndex(piece), blocks: BlockMask(blocks) }
 }
 
-pub(super) fn cancelled(peer: u8, piece: u32, groups: u64) -> Input {
-    Input::Cancelled { peer: key(peer), piece: PieceIndex(piece), groups: GroupMask(groups) }
+pub(super) fn cancelled(peer: u8, piece: u32, blocks: u64) -> Input {
+    Input::Cancelled { peer: key(peer), piece: PieceIndex(piece), blocks: BlockMask(blocks) }
 }
 
-pub(super) fn sent(peer: u8, piece: u32, group: u32) -> Input {
-    Input::Sent { peer: key(peer), piece: PieceIndex(piece), group }
+pub(super) fn sent(peer: u8, piece: u32, block: u32) -> Input {
+    Input::Sent { peer: key(peer), piece: PieceIndex(piece), block }
 }
 
 pub(super) fn left(peer: u8) -> Input {
@@ -91,20 +91,20 @@ pub(super) fn close(peer: u8) -> RelayOutput {
     RelayOutput::Close(key(peer))
 }
 
-pub(super) fn request(peer: u8, version: PolicyVersion, piece: u32, groups: u64) -> RelayOutput {
-    RelayOutput::Request { peer: key(peer), version, piece: PieceIndex(piece), groups: GroupMask(groups) }
+pub(super) fn request(peer: u8, version: PolicyVersion, piece: u32, blocks: u64) -> RelayOutput {
+    RelayOutput::Request { peer: key(peer), version, piece: PieceIndex(piece), blocks: BlockMask(blocks) }
 }
 
-pub(super) fn cancel(peer: u8, version: PolicyVersion, piece: u32, groups: u64) -> RelayOutput {
-    RelayOutput::Cancel { peer: key(peer), version, piece: PieceIndex(piece), groups: GroupMask(groups) }
+pub(super) fn cancel(peer: u8, version: PolicyVersion, piece: u32, blocks: u64) -> RelayOutput {
+    RelayOutput::Cancel { peer: key(peer), version, piece: PieceIndex(piece), blocks: BlockMask(blocks) }
 }
 
-pub(super) fn tell(peer: u8, version: PolicyVersion, groups: &[(u32, u64)]) -> RelayOutput {
-    RelayOutput::Tell { peer: key(peer), version, news: news(groups) }
+pub(super) fn tell(peer: u8, version: PolicyVersion, blocks: &[(u32, u64)]) -> RelayOutput {
+    RelayOutput::Tell { peer: key(peer), version, news: news(blocks) }
 }
 
-pub(super) fn serve(peer: u8, version: PolicyVersion, piece: u32, group: u32) -> RelayOutput {
-    RelayOutput::Serve { peer: key(peer), version, piece: PieceIndex(piece), group }
+pub(super) fn serve(peer: u8, version: PolicyVersion, piece: u32, block: u32) -> RelayOutput {
+    RelayOutput::Serve { peer: key(peer), version, piece: PieceIndex(piece), block }
 }
 
 pub(super) fn refuse(peer: u8, version: PolicyVersion) -> RelayOutput {
@@ -132,10 +132,10 @@ pub(super) fn deeds(said: Vec<RelayOutput>) -> Vec<RelayOutput> {
     said.into_iter().filter(|output| !matches!(output, RelayOutput::AskNeighbours { .. })).collect()
 }
 
-/// The groups of the one request that was said.
-pub(super) fn groups_of(said: &[RelayOutput]) -> u64 {
+/// The blocks of the one request that was said.
+pub(super) fn blocks_of(said: &[RelayOutput]) -> u64 {
     match said {
-        [RelayOutput::Request { groups, .. }] => groups.0,
+        [RelayOutput::Request { blocks, .. }] => blocks.0,
         _ => panic!("not one request: {said:?}"),
     }
 }

@@ -1,12 +1,12 @@
 //! The thread that verifies and stores what arrives.
 //!
 //! One for all neighbours: while it is at work, what others bring waits for it, and is done without
-//! waking anybody. A thread for each neighbour's groups was woken for nearly every group.
+//! waking anybody. A thread for each neighbour's blocks was woken for nearly every block.
 
 use super::frames::LEAF_BYTES;
 use crate::net::error::NetError;
 use crate::program::threads;
-use crate::snapshot::blocks::GroupTree;
+use crate::snapshot::blocks::BlockTree;
 use crate::snapshot::manifest::{Piece, PieceIndex};
 use crate::store::{ChunkStore, ChunkStoreError, Written};
 use bytes::Bytes;
@@ -19,26 +19,26 @@ use tokio::sync::{mpsc, oneshot};
 /// those beyond wait for a place.
 const WAITING: usize = 64;
 
-/// A group that arrived and is not verified yet.
+/// A block that arrived and is not verified yet.
 pub(in crate::net) struct Arrival {
     pub(in crate::net) index: PieceIndex,
     pub(in crate::net) piece: Piece,
-    pub(in crate::net) group: u32,
-    /// Leaves of the piece's tree in front of the group's bytes.
+    pub(in crate::net) block: u32,
+    /// Leaves of the piece's tree in front of the block's bytes.
     pub(in crate::net) leaves: usize,
     pub(in crate::net) payload: Bytes,
 }
 
-/// A group that was verified and stored.
+/// A block that was verified and stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored {
     pub(super) piece: PieceIndex,
-    pub(super) group: u32,
+    pub(super) block: u32,
     /// Whether its piece is whole.
     pub(super) whole: bool,
 }
 
-/// What became of groups from one neighbour.
+/// What became of blocks from one neighbour.
 #[derive(Debug, Default)]
 pub(super) struct KeptBlocks {
     /// Those before the first that could not be kept.
@@ -46,7 +46,7 @@ pub(super) struct KeptBlocks {
     pub(super) failure: Option<KeepFailure>,
 }
 
-/// Why a group could not be kept.
+/// Why a block could not be kept.
 #[derive(Debug)]
 pub(in crate::net) enum KeepFailure {
     /// It is not what its piece's name says.
@@ -55,7 +55,7 @@ pub(in crate::net) enum KeepFailure {
     Ours(String),
 }
 
-/// Hands groups to the thread, which ends when all handles are gone.
+/// Hands blocks to the thread, which ends when all handles are gone.
 #[derive(Clone)]
 pub(super) struct Keeper {
     jobs: mpsc::Sender<Job>,
@@ -73,7 +73,7 @@ impl Keeper {
         let (jobs, mut waiting) = mpsc::channel::<Job>(WAITING);
         let work = move || {
             while let Some(Job { arrivals, done }) = waiting.blocking_recv() {
-                // A panic costs the neighbour whose groups these were, and nobody else. The
+                // A panic costs the neighbour whose blocks these were, and nobody else. The
                 // store's locks survive it.
                 let kept = catch_unwind(AssertUnwindSafe(|| keep_all(&store, &arrivals)));
                 // The neighbour may have been let go meanwhile.
@@ -88,13 +88,13 @@ impl Keeper {
         Ok(Self { jobs })
     }
 
-    /// Verifies and stores groups of one neighbour, in this order, up to the first that cannot be kept.
+    /// Verifies and stores blocks of one neighbour, in this order, up to the first that cannot be kept.
     pub(super) async fn keep(&self, arrivals: Vec<Arrival>) -> KeptBlocks {
         let (done, kept) = oneshot::channel();
         let _ = self.jobs.send(Job { arrivals, done }).await;
         kept.await.unwrap_or_else(|_| KeptBlocks {
             stored: Vec::new(),
-            failure: Some(KeepFailure::Ours("the thread that stores groups has failed".into())),
+            failure: Some(KeepFailure::Ours("the thread that stores blocks has failed".into())),
         })
     }
 }
@@ -105,7 +105,7 @@ fn keep_all(store: &ChunkStore, arrivals: &[Arrival]) -> KeptBlocks {
         match keep(store, arrival) {
             Ok(written) => kept.stored.push(Stored {
                 piece: arrival.index,
-                group: arrival.group,
+                block: arrival.block,
                 whole: written == Written::Whole,
             }),
             Err(failure) => return KeptBlocks { failure: Some(failure), ..kept },
@@ -114,21 +114,21 @@ fn keep_all(store: &ChunkStore, arrivals: &[Arrival]) -> KeptBlocks {
     kept
 }
 
-/// Verifies and stores a group.
+/// Verifies and stores a block.
 pub(in crate::net) fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, KeepFailure> {
-    let Arrival { index, piece, group, leaves, payload } = arrival;
-    let rotten = |what: String| KeepFailure::Rotten(format!("group {group} of piece {}: {what}", index.0));
+    let Arrival { index, piece, block, leaves, payload } = arrival;
+    let rotten = |what: String| KeepFailure::Rotten(format!("block {block} of piece {}: {what}", index.0));
     let Some((tree, _)) = payload.split_at_checked(leaves * LEAF_BYTES) else {
         return Err(rotten(format!("{leaves} leaves in {} bytes", payload.len())));
     };
     let bytes = payload.slice(tree.len()..);
     if *leaves > 0 {
         let (leaves, _) = tree.as_chunks::<LEAF_BYTES>();
-        let tree = GroupTree::checked(piece.id, piece.length, leaves.to_vec());
+        let tree = BlockTree::checked(piece.id, piece.length, leaves.to_vec());
         // Not the neighbour's fault, but our disk's, from here on, but for a mismatch.
         store.begin(piece, tree.map_err(|error| rotten(error.to_string()))?).map_err(ours)?;
     }
-    store.write_group(piece, *group, bytes).map_err(|error| match error {
+    store.write_block(piece, *block, bytes).map_err(|error| match error {
         ChunkStoreError::Mismatch { .. } => rotten("the bytes do not match the piece's name".into()),
         error => ours(error),
     })

@@ -55,7 +55,7 @@ pub(super) enum DownloadEvent {
     Kept { manifest: Arc<Manifest>, published: bool },
     /// What the disk says about the way to the target.
     Planned(DownloadPlan),
-    /// A group is stored.
+    /// A block is stored.
     Stored { version: PolicyVersion, piece: PieceIndex, whole: bool },
     /// A delta was applied, or does not help.
     Built { step: BuildStep, helped: bool },

@@ -1,4 +1,4 @@
-//! Serving a consumer: hear what it asks for, tell it what is here, send groups.
+//! Serving a consumer: hear what it asks for, tell it what is here, send blocks.
 
 use super::frames;
 use super::frames::{MAX_NEWS, PullMessage, ServeMessage};
@@ -7,7 +7,7 @@ use super::messages::{Reporter, StreamReport};
 use crate::dissemination::MAX_SERVED;
 use crate::net::Stream;
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::{GROUP_BYTES, GroupTree};
+use crate::snapshot::blocks::{BLOCK_BYTES, BlockTree};
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::PieceSet;
 use crate::store::{ChunkStore, ChunkStoreError};
@@ -23,11 +23,11 @@ use tokio::task::{JoinError, spawn_blocking};
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 /// A consumer that takes no frame for this long is let go.
 const SEND_WITHIN: Duration = Duration::from_secs(30);
-/// Groups read from disk in one go, so that as many are read as are written. Both together are what
+/// Blocks read from disk in one go, so that as many are read as are written. Both together are what
 /// the machine hands out.
 const BATCH: usize = MAX_SERVED.div_ceil(2);
 /// Where the payload begins in the buffer from which a frame is written, which is behind the head
-/// of every group. A group that was received lies some 30 bytes behind the start of a page, and
+/// of every block. A block that was received lies some 30 bytes behind the start of a page, and
 /// many processors copy at a twentieth of their speed to an address that lies, within its page, 1
 /// to 31 bytes behind that of the source.
 const PAYLOAD_AT: usize = 128;
@@ -94,13 +94,13 @@ async fn listen(
         }
         let report = match ask {
             PullMessage::Hello { .. } => return Err("it said hello twice".into()),
-            PullMessage::Request { piece, groups, tree } => {
+            PullMessage::Request { piece, blocks, tree } => {
                 if tree {
                     trees.want(piece);
                 }
-                StreamReport::Asked { version, piece, groups }
+                StreamReport::Asked { version, piece, blocks }
             }
-            PullMessage::Cancel { piece, groups } => StreamReport::Cancelled { piece, groups },
+            PullMessage::Cancel { piece, blocks } => StreamReport::Cancelled { piece, blocks },
         };
         reporter.report(report).await;
     }
@@ -115,7 +115,7 @@ async fn speak(
     trees: &Trees,
     reporter: &Reporter,
 ) -> Result<(), String> {
-    let mut writing = Frames { writing, frame: Vec::with_capacity(PAYLOAD_AT + GROUP_BYTES) };
+    let mut writing = Frames { writing, frame: Vec::with_capacity(PAYLOAD_AT + BLOCK_BYTES) };
     let mut reading = None;
     loop {
         // The next batch is read from disk while this one is written.
@@ -143,20 +143,20 @@ async fn speak(
     }
 }
 
-/// A group on its way out.
+/// A block on its way out.
 struct Loaded {
     order: BlockToSend,
-    read: Result<(Option<Arc<GroupTree>>, Bytes), ChunkStoreError>,
+    read: Result<(Option<Arc<BlockTree>>, Bytes), ChunkStoreError>,
 }
 
-/// Reads groups, and for each that is marked the tree of its piece. What is in memory needs no
-/// other thread: to wake one costs more than to read and to verify a group.
+/// Reads blocks, and for each that is marked the tree of its piece. What is in memory needs no
+/// other thread: to wake one costs more than to read and to verify a block.
 fn load_all(
     store: Arc<ChunkStore>,
     orders: Vec<(BlockToSend, bool)>,
 ) -> impl Future<Output = Result<Vec<Loaded>, JoinError>> {
     let at_hand = |(order, tree): &(BlockToSend, bool)| {
-        let bytes = (!tree).then(|| store.at_hand(&order.piece, order.group))??;
+        let bytes = (!tree).then(|| store.at_hand(&order.piece, order.block))??;
         Some(Loaded { order: *order, read: Ok((None, bytes)) })
     };
     match orders.iter().map(at_hand).collect() {
@@ -167,7 +167,7 @@ fn load_all(
 
 fn load(store: &ChunkStore, (order, tree): (BlockToSend, bool)) -> Loaded {
     let tree = if tree { store.tree(&order.piece).map(Some) } else { Ok(None) };
-    let read = tree.and_then(|tree| Ok((tree, store.read_group(&order.piece, order.group)?)));
+    let read = tree.and_then(|tree| Ok((tree, store.read_block(&order.piece, order.block)?)));
     Loaded { order, read }
 }
 
@@ -190,11 +190,11 @@ async fn send_batch(
         };
         let leaves = tree.as_ref().map_or(&[][..], |tree| tree.leaves());
         let answer =
-            ServeMessage::Group { piece: order.index, group: order.group, leaves: leaves.len() as u32 };
+            ServeMessage::Block { piece: order.index, block: order.block, leaves: leaves.len() as u32 };
         writing.send(&answer, leaves.as_flattened(), &bytes).await?;
         reporter.traffic.sent(bytes.len());
         // At once, so that the next is on its way from the machine while this one leaves.
-        reporter.report(StreamReport::Sent { piece: order.index, group: order.group }).await;
+        reporter.report(StreamReport::Sent { piece: order.index, block: order.block }).await;
     }
     writing.flush().await
 }

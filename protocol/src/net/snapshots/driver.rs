@@ -204,11 +204,11 @@ impl SnapshotDriver {
                 Input::GaveUp(peer)
             }
             StreamReport::Joined { version, manifest } if served => Input::Joined { peer, version, manifest },
-            StreamReport::Asked { version, piece, groups } if served => {
-                Input::Asked { peer, version, piece, groups }
+            StreamReport::Asked { version, piece, blocks } if served => {
+                Input::Asked { peer, version, piece, blocks }
             }
-            StreamReport::Cancelled { piece, groups } if served => Input::Cancelled { peer, piece, groups },
-            StreamReport::Sent { piece, group } if served => Input::Sent { peer, piece, group },
+            StreamReport::Cancelled { piece, blocks } if served => Input::Cancelled { peer, piece, blocks },
+            StreamReport::Sent { piece, block } if served => Input::Sent { peer, piece, block },
             StreamReport::Left if served => {
                 self.edges.forget_consumer(&peer);
                 Input::Left(peer)
@@ -220,8 +220,8 @@ impl SnapshotDriver {
 
     fn stored(&mut self, now: UnixMillis, peer: PublicKey, version: PolicyVersion, stored: Vec<Stored>) {
         self.times.first_byte(version, now);
-        for Stored { piece, group, whole } in stored {
-            self.relay.handle(now, Input::Stored { peer, version, piece, group });
+        for Stored { piece, block, whole } in stored {
+            self.relay.handle(now, Input::Stored { peer, version, piece, block });
             self.downloads.handle(now, DownloadEvent::Stored { version, piece, whole });
         }
         if now.since(self.progress_at) >= PROGRESS_EVERY_MS
@@ -291,16 +291,16 @@ impl SnapshotDriver {
                 }
             }
             RelayOutput::Close(peer) => self.edges.close(&peer),
-            RelayOutput::Request { peer, piece, groups, .. } => {
-                self.edges.wish(&peer, super::upstream::UpstreamCommand::Request { piece, groups });
+            RelayOutput::Request { peer, piece, blocks, .. } => {
+                self.edges.wish(&peer, super::upstream::UpstreamCommand::Request { piece, blocks });
             }
-            RelayOutput::Cancel { peer, piece, groups, .. } => {
-                self.edges.wish(&peer, super::upstream::UpstreamCommand::Cancel { piece, groups });
+            RelayOutput::Cancel { peer, piece, blocks, .. } => {
+                self.edges.wish(&peer, super::upstream::UpstreamCommand::Cancel { piece, blocks });
             }
             RelayOutput::Tell { peer, news, .. } => self.edges.tell(&peer, news),
-            RelayOutput::Serve { peer, version, piece, group } => {
+            RelayOutput::Serve { peer, version, piece, block } => {
                 let named = self.relay.manifest(version).and_then(|m| m.piece(piece));
-                if !named.is_some_and(|named| self.edges.serve(&peer, piece, named, group)) {
+                if !named.is_some_and(|named| self.edges.serve(&peer, piece, named, block)) {
                     self.edges.forget_consumer(&peer);
                     self.relay.handle(clock::now(), Input::Left(peer));
                 }

@@ -2,15 +2,17 @@
 //!
 //! A frame is a length of four bytes, big-endian, of everything behind it; a length of two bytes,
 //! big-endian, of the header; the header in CBOR; and the payload, which only
-//! [`ServeMessage::Group`] has. So the bytes of a group never pass through a CBOR codec, and a
+//! [`ServeMessage::Block`] has. So the bytes of a block never pass through a CBOR codec, and a
 //! reader knows before it allocates that a frame is not too long.
+//!
+//! The names on the wire say group for a block.
 //!
 //! The one who pulls opens the stream and sends [`PullMessage`]s, the first of which is
 //! [`PullMessage::Hello`]; the one who serves sends [`ServeMessage`]s. Both directions
 //! end with the stream.
 
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::{GROUP_BYTES, GroupMask, MAX_GROUPS};
+use crate::snapshot::blocks::{BLOCK_BYTES, BlockMask, MAX_BLOCKS};
 use crate::snapshot::manifest::PieceIndex;
 use crate::store::buffer_pool::PooledBuffer;
 use crate::wire::codec;
@@ -29,10 +31,10 @@ pub(super) const NEWS_ENTRY_BYTES: usize = 15;
 pub const MAX_HEADER_BYTES: usize = 10 << 10;
 /// Most entries of one [`ServeMessage::Have`]; what is held beyond is told in further frames.
 pub const MAX_NEWS: usize = 512;
-/// Bytes of one leaf of a group tree.
+/// Bytes of one leaf of a block tree.
 pub const LEAF_BYTES: usize = 32;
-/// Longest payload, in bytes: the leaves of a piece, and one group.
-pub const MAX_PAYLOAD_BYTES: usize = MAX_GROUPS * LEAF_BYTES + GROUP_BYTES;
+/// Longest payload, in bytes: the leaves of a piece, and one block.
+pub const MAX_PAYLOAD_BYTES: usize = MAX_BLOCKS * LEAF_BYTES + BLOCK_BYTES;
 /// Longest frame behind its first four bytes.
 pub const MAX_FRAME_BYTES: usize = HEADER_LENGTH + MAX_HEADER_BYTES + MAX_PAYLOAD_BYTES;
 /// A frame whose first byte is here is here within this time, or its sender has failed. The longest
@@ -53,40 +55,44 @@ pub enum PullMessage {
         /// who goes by another one refuses.
         manifest: ContentId,
     },
-    /// Send these groups. Each group asked for is the right to send it once.
+    /// Send these blocks. Each block asked for is the right to send it once.
     Request {
         /// The piece that the blocks belong to.
         piece: PieceIndex,
         /// The blocks that are requested, at least one.
-        groups: GroupMask,
-        /// Whether the piece's tree is needed too. It comes with the first group of the piece sent
+        #[serde(rename = "groups")]
+        blocks: BlockMask,
+        /// Whether the piece's tree is needed too. It comes with the first block of the piece sent
         /// on this stream after that.
         tree: bool,
     },
-    /// These groups are no longer wanted; they may be on their way already.
+    /// These blocks are no longer wanted; they may be on their way already.
     Cancel {
         /// The piece that the blocks belong to.
         piece: PieceIndex,
         /// The blocks that need not be sent.
-        groups: GroupMask,
+        #[serde(rename = "groups")]
+        blocks: BlockMask,
     },
 }
 
 /// What the one who serves says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServeMessage {
-    /// Groups that are verified and stored here and were not told before; at most [`MAX_NEWS`] pieces.
+    /// Blocks that are verified and stored here and were not told before; at most [`MAX_NEWS`] pieces.
     Have {
-        /// Pieces, and which of their groups.
-        news: Vec<(PieceIndex, GroupMask)>,
+        /// Pieces, and which of their blocks.
+        news: Vec<(PieceIndex, BlockMask)>,
     },
-    /// One group. The payload is the leaves of the tree, if any are sent, and then the group's bytes.
-    Group {
+    /// One block. The payload is the leaves of the tree, if any are sent, and then the block's bytes.
+    #[serde(rename = "Group")]
+    Block {
         /// The piece that the block belongs to.
         piece: PieceIndex,
         /// The block's number within its piece, from 0.
-        group: u32,
-        /// Leaves in front of the group's bytes, each of [`LEAF_BYTES`]; 0 when the tree is not sent.
+        #[serde(rename = "group")]
+        block: u32,
+        /// Leaves in front of the block's bytes, each of [`LEAF_BYTES`]; 0 when the tree is not sent.
         leaves: u32,
     },
     /// The version is not kept here any more, or has another manifest here; or every

@@ -2,29 +2,29 @@
 //!
 //! The machine speaks whenever it has something to say, the consumer listens as fast as its link
 //! allows. News of one piece merge while they wait, so what waits is bounded by the snapshot's
-//! pieces; groups are bounded by the machine's own window.
+//! pieces; blocks are bounded by the machine's own window.
 
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Piece, PieceIndex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Groups that may wait for one consumer. The machine keeps far below.
+/// Blocks that may wait for one consumer. The machine keeps far below.
 const MAX_WAITING: usize = 1024;
 
-/// A group to send.
+/// A block to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockToSend {
     pub(super) index: PieceIndex,
     pub(super) piece: Piece,
-    pub(super) group: u32,
+    pub(super) block: u32,
 }
 
 /// What a consumer's task is to say next.
 #[derive(Debug, Default)]
 pub(super) struct Mail {
-    pub(super) news: BTreeMap<PieceIndex, GroupMask>,
+    pub(super) news: BTreeMap<PieceIndex, BlockMask>,
     pub(super) orders: VecDeque<BlockToSend>,
     pub(super) refused: bool,
 }
@@ -38,16 +38,16 @@ pub(super) struct Mailbox {
 
 impl Mailbox {
     /// Adds news to those that wait.
-    pub(super) fn tell(&self, news: Vec<(PieceIndex, GroupMask)>) {
+    pub(super) fn tell(&self, news: Vec<(PieceIndex, BlockMask)>) {
         let mut mail = self.lock();
-        for (piece, groups) in news {
+        for (piece, blocks) in news {
             let waiting = mail.news.entry(piece).or_default();
-            *waiting = waiting.union(groups);
+            *waiting = waiting.union(blocks);
         }
         self.wake.notify_one();
     }
 
-    /// Adds a group to send; false when too many wait.
+    /// Adds a block to send; false when too many wait.
     pub(super) fn order(&self, order: BlockToSend) -> bool {
         let mut mail = self.lock();
         let room = mail.orders.len() < MAX_WAITING;
@@ -64,10 +64,10 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
-    /// Takes the news and at most `groups` groups, once there is anything.
-    pub(super) async fn take(&self, groups: usize) -> Mail {
+    /// Takes the news and at most `blocks` blocks, once there is anything.
+    pub(super) async fn take(&self, blocks: usize) -> Mail {
         loop {
-            if let Some(mail) = self.try_take(groups) {
+            if let Some(mail) = self.try_take(blocks) {
                 return mail;
             }
             self.wake.notified().await;
@@ -75,12 +75,12 @@ impl Mailbox {
     }
 
     /// As [`Mailbox::take`], if there is anything now.
-    pub(super) fn try_take(&self, groups: usize) -> Option<Mail> {
+    pub(super) fn try_take(&self, blocks: usize) -> Option<Mail> {
         let mut mail = self.lock();
         if mail.news.is_empty() && mail.orders.is_empty() && !mail.refused {
             return None;
         }
-        let taken = groups.min(mail.orders.len());
+        let taken = blocks.min(mail.orders.len());
         let orders = mail.orders.drain(..taken).collect();
         Some(Mail { news: std::mem::take(&mut mail.news), orders, refused: mail.refused })
     }

@@ -6,7 +6,7 @@ use super::stats::{SnapshotStats, StreamTraffic};
 use crate::control::requests::Peer;
 use crate::dissemination::{DisseminationMode, NeighbourRole};
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::wire::content_id::{ChunkIndex, ContentId};
 use crate::wire::identity::PublicKey;
@@ -38,7 +38,7 @@ pub(super) enum DriverCommand {
 #[derive(Debug)]
 pub(super) enum StreamReport {
     Opened,
-    Has { version: PolicyVersion, news: Vec<(PieceIndex, GroupMask)> },
+    Has { version: PolicyVersion, news: Vec<(PieceIndex, BlockMask)> },
     Stored { version: PolicyVersion, stored: Vec<Stored> },
     Rotten { reason: String },
     Refused { version: PolicyVersion },
@@ -46,9 +46,9 @@ pub(super) enum StreamReport {
     Foreign { reason: String },
     GaveUp { reason: String },
     Joined { version: PolicyVersion, manifest: ContentId },
-    Asked { version: PolicyVersion, piece: PieceIndex, groups: GroupMask },
-    Cancelled { piece: PieceIndex, groups: GroupMask },
-    Sent { piece: PieceIndex, group: u32 },
+    Asked { version: PolicyVersion, piece: PieceIndex, blocks: BlockMask },
+    Cancelled { piece: PieceIndex, blocks: BlockMask },
+    Sent { piece: PieceIndex, block: u32 },
     Damaged { version: PolicyVersion, piece: PieceIndex },
     Left,
 }

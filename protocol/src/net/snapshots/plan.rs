@@ -1,6 +1,6 @@
 //! What to fetch for a version, and what to build from it, by what is on disk.
 
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::fetch_plan::{BuildStep, FetchPlan};
 use crate::snapshot::manifest::{Manifest, Piece, PieceIndex};
 use crate::snapshot::piece_set::{Holdings, PieceSet};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
     pub(super) manifest: Arc<Manifest>,
-    /// Groups of it on disk.
+    /// Blocks of it on disk.
     pub(super) have: Holdings,
     pub(super) wanted: PieceSet,
 }
@@ -31,7 +31,7 @@ impl Fetch {
         }
         for index in (0..self.manifest.pieces()).map(PieceIndex) {
             if let Some(piece) = self.manifest.piece(index).filter(|piece| since.contains(&piece.id)) {
-                self.have.insert(index, GroupMask::all(piece.groups()));
+                self.have.insert(index, BlockMask::all(piece.blocks()));
             }
         }
     }
@@ -49,9 +49,9 @@ pub(super) struct DownloadPlan {
 }
 
 impl DownloadPlan {
-    /// The cheapest way to the newest of `manifests` (newest first), where `held` says which groups
+    /// The cheapest way to the newest of `manifests` (newest first), where `held` says which blocks
     /// of a piece are on disk.
-    pub(super) fn draw(manifests: &[Arc<Manifest>], held: impl Fn(&Piece) -> GroupMask) -> Self {
+    pub(super) fn draw(manifests: &[Arc<Manifest>], held: impl Fn(&Piece) -> BlockMask) -> Self {
         let disk = Disk::new(held, manifests);
         let mut recipe = FetchPlan::of(manifests, |id| disk.holds(id));
         let newest = manifests.first().map(|newest| newest.version);
@@ -77,7 +77,7 @@ struct Disk<F> {
     seen: RefCell<BTreeMap<ContentId, bool>>,
 }
 
-impl<F: Fn(&Piece) -> GroupMask> Disk<F> {
+impl<F: Fn(&Piece) -> BlockMask> Disk<F> {
     fn new(held: F, manifests: &[Arc<Manifest>]) -> Self {
         let mut known = BTreeMap::new();
         for manifest in manifests {
@@ -97,11 +97,11 @@ impl<F: Fn(&Piece) -> GroupMask> Disk<F> {
     }
 
     fn holds(&self, id: &ContentId) -> bool {
-        let look = || self.known.get(id).is_some_and(|p| (self.held)(p).len() == p.groups());
+        let look = || self.known.get(id).is_some_and(|p| (self.held)(p).len() == p.blocks());
         *self.seen.borrow_mut().entry(*id).or_insert_with(look)
     }
 
-    /// Which groups of a snapshot's pieces are here.
+    /// Which blocks of a snapshot's pieces are here.
     fn holdings(&self, manifest: &Manifest) -> Holdings {
         let pieces = (0..manifest.pieces()).map(PieceIndex);
         pieces.filter_map(|index| Some((index, (self.held)(&manifest.piece(index)?)))).collect()

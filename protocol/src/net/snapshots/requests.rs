@@ -1,8 +1,8 @@
-//! What one neighbour is asked for: groups that wait for their turn, and groups that are to come.
+//! What one neighbour is asked for: blocks that wait for their turn, and blocks that are to come.
 
 use super::frames::PullMessage;
 use crate::net::transport::rate_limit::{OutstandingBytes, Pacing, RequestPermit};
-use crate::snapshot::blocks::{GroupMask, group_range};
+use crate::snapshot::blocks::{BlockMask, block_range};
 use crate::snapshot::manifest::{Piece, PieceIndex};
 use crate::snapshot::piece_set::{Holdings, PieceSet};
 use std::collections::VecDeque;
@@ -22,12 +22,12 @@ pub(super) struct Requests {
     trees: PieceSet,
 }
 
-/// Groups of one piece.
+/// Blocks of one piece.
 #[derive(Debug)]
 struct Waiting {
     index: PieceIndex,
     piece: Piece,
-    groups: GroupMask,
+    blocks: BlockMask,
 }
 
 impl Requests {
@@ -36,30 +36,30 @@ impl Requests {
         Self { waiting, asked, due: pacing.due(), cancelled, trees }
     }
 
-    /// Adds groups that are to be asked for.
-    pub(super) fn add(&mut self, index: PieceIndex, piece: Piece, groups: GroupMask) {
-        if !groups.is_empty() {
-            self.waiting.push_back(Waiting { index, piece, groups });
+    /// Adds blocks that are to be asked for.
+    pub(super) fn add(&mut self, index: PieceIndex, piece: Piece, blocks: BlockMask) {
+        if !blocks.is_empty() {
+            self.waiting.push_back(Waiting { index, piece, blocks });
         }
     }
 
-    /// Whether any group waits.
+    /// Whether any block waits.
     pub(super) fn any_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Takes groups back. What is to be told of it: those that did not wait any more.
+    /// Takes blocks back. What is to be told of it: those that did not wait any more.
     pub(super) fn cancel(
         &mut self,
         index: PieceIndex,
         piece: &Piece,
-        groups: GroupMask,
+        blocks: BlockMask,
     ) -> Option<PullMessage> {
-        let groups = groups.minus(self.take_back(index, groups));
-        let asked = self.asked.remove(index, groups);
+        let blocks = blocks.minus(self.take_back(index, blocks));
+        let asked = self.asked.remove(index, blocks);
         self.cancelled.insert(index, asked);
-        asked.iter().for_each(|group| self.due.came(group_length(piece, group)));
-        (!groups.is_empty()).then_some(PullMessage::Cancel { piece: index, groups })
+        asked.iter().for_each(|block| self.due.came(block_length(piece, block)));
+        (!blocks.is_empty()).then_some(PullMessage::Cancel { piece: index, blocks })
     }
 
     /// What to ask for now.
@@ -69,19 +69,19 @@ impl Requests {
         needs_tree: impl Fn(&Piece) -> bool,
     ) -> Vec<PullMessage> {
         let mut asks = Vec::new();
-        while let Some(Waiting { index, piece, groups: left }) = self.waiting.front_mut() {
-            let fits = |group: &u32| allowance.draw(&mut self.due, group_length(piece, *group));
-            let groups = GroupMask::of(left.iter().take_while(fits));
-            if groups.is_empty() {
+        while let Some(Waiting { index, piece, blocks: left }) = self.waiting.front_mut() {
+            let fits = |block: &u32| allowance.draw(&mut self.due, block_length(piece, *block));
+            let blocks = BlockMask::of(left.iter().take_while(fits));
+            if blocks.is_empty() {
                 break;
             }
-            self.asked.insert(*index, groups);
+            self.asked.insert(*index, blocks);
             let tree = !self.trees.contains(*index) && needs_tree(piece);
             if tree {
                 self.trees.insert(*index);
             }
-            asks.push(PullMessage::Request { piece: *index, groups, tree });
-            *left = left.minus(groups);
+            asks.push(PullMessage::Request { piece: *index, blocks, tree });
+            *left = left.minus(blocks);
             if left.is_empty() {
                 self.waiting.pop_front();
             }
@@ -89,46 +89,46 @@ impl Requests {
         asks
     }
 
-    /// Notes that a group has come. One that was cancelled and is wished for again may come before
+    /// Notes that a block has come. One that was cancelled and is wished for again may come before
     /// that is asked for; then it needs not be.
     pub(super) fn arrived(
         &mut self,
         index: PieceIndex,
         piece: &Piece,
-        group: u32,
+        block: u32,
         with_tree: bool,
     ) -> Arrived {
         if with_tree {
             self.trees.remove(index);
         }
-        let groups = GroupMask::of([group]);
-        let arrived = if !self.asked.remove(index, groups).is_empty() {
-            self.due.came(group_length(piece, group));
+        let blocks = BlockMask::of([block]);
+        let arrived = if !self.asked.remove(index, blocks).is_empty() {
+            self.due.came(block_length(piece, block));
             Arrived::Asked
-        } else if !self.cancelled.remove(index, groups).is_empty() {
+        } else if !self.cancelled.remove(index, blocks).is_empty() {
             Arrived::Cancelled
         } else {
             return Arrived::Unasked;
         };
-        self.take_back(index, groups);
+        self.take_back(index, blocks);
         arrived
     }
 
-    /// Those of the groups that waited.
-    fn take_back(&mut self, index: PieceIndex, groups: GroupMask) -> GroupMask {
-        let mut taken = GroupMask::default();
+    /// Those of the blocks that waited.
+    fn take_back(&mut self, index: PieceIndex, blocks: BlockMask) -> BlockMask {
+        let mut taken = BlockMask::default();
         self.waiting.retain_mut(|waiting| {
             if waiting.index == index {
-                taken = taken.union(waiting.groups.intersect(groups));
-                waiting.groups = waiting.groups.minus(groups);
+                taken = taken.union(waiting.blocks.intersect(blocks));
+                waiting.blocks = waiting.blocks.minus(blocks);
             }
-            !waiting.groups.is_empty()
+            !waiting.blocks.is_empty()
         });
         taken
     }
 }
 
-/// Whether a group that has come was asked for.
+/// Whether a block that has come was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
     Asked,
@@ -137,8 +137,8 @@ pub(super) enum Arrived {
     Unasked,
 }
 
-fn group_length(piece: &Piece, group: u32) -> u64 {
-    let range = group_range(piece.length, group);
+fn block_length(piece: &Piece, block: u32) -> u64 {
+    let range = block_range(piece.length, block);
     range.end - range.start
 }
 
@@ -148,19 +148,19 @@ mod tests {
     use crate::wire::content_id::ContentId;
     use std::time::Duration;
 
-    /// Groups of 64 KiB, of which four fit into a turn.
+    /// Blocks of 64 KiB, of which four fit into a turn.
     const CAP: u64 = 12_500_000;
 
     fn piece(n: u32) -> (PieceIndex, Piece) {
         (PieceIndex(n), Piece { id: ContentId::of(&n.to_be_bytes()), length: 64 * (64 << 10) })
     }
 
-    fn groups(groups: impl IntoIterator<Item = u32>) -> GroupMask {
-        GroupMask::of(groups)
+    fn blocks(blocks: impl IntoIterator<Item = u32>) -> BlockMask {
+        BlockMask::of(blocks)
     }
 
     fn request(n: u32, of: impl IntoIterator<Item = u32>, tree: bool) -> PullMessage {
-        PullMessage::Request { piece: PieceIndex(n), groups: groups(of), tree }
+        PullMessage::Request { piece: PieceIndex(n), blocks: blocks(of), tree }
     }
 
     /// Asks for what there is room for.
@@ -168,24 +168,24 @@ mod tests {
         requests.ask(&mut pacing.turn_to_ask().await, |_| true)
     }
 
-    fn wishes(pacing: &Pacing, wishes: &[(u32, GroupMask)]) -> Requests {
+    fn wishes(pacing: &Pacing, wishes: &[(u32, BlockMask)]) -> Requests {
         let mut requests = Requests::new(pacing);
-        for (n, groups) in wishes {
+        for (n, blocks) in wishes {
             let (index, piece) = piece(*n);
-            requests.add(index, piece, *groups);
+            requests.add(index, piece, *blocks);
         }
         requests
     }
 
-    /// A group comes, with the tree of its piece.
-    fn arrive(requests: &mut Requests, n: u32, group: u32) -> Arrived {
-        requests.arrived(piece(n).0, &piece(n).1, group, true)
+    /// A block comes, with the tree of its piece.
+    fn arrive(requests: &mut Requests, n: u32, block: u32) -> Arrived {
+        requests.arrived(piece(n).0, &piece(n).1, block, true)
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_cap_every_wish_is_asked_for_at_once_and_each_tree_once() {
         let pacing = Pacing::new(None, None);
-        let mut requests = wishes(&pacing, &[(3, groups(0..64)), (4, groups([0])), (3, groups([1]))]);
+        let mut requests = wishes(&pacing, &[(3, blocks(0..64)), (4, blocks([0])), (3, blocks([1]))]);
         let asks = next(&mut requests, &pacing).await;
         assert_eq!(asks, [request(3, 0..64, true), request(4, [0], true), request(3, [1], false)]);
         assert!(!requests.any_waiting());
@@ -196,7 +196,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wish_that_is_larger_than_a_turn_is_asked_for_in_parts() {
         let pacing = Pacing::new(None, Some(CAP));
-        let mut requests = wishes(&pacing, &[(0, groups(0..6)), (1, groups(0..2))]);
+        let mut requests = wishes(&pacing, &[(0, blocks(0..6)), (1, blocks(0..2))]);
         assert_eq!(next(&mut requests, &pacing).await, [request(0, 0..4, true)]);
         assert_eq!(next(&mut requests, &pacing).await, [request(0, 4..6, false), request(1, 0..2, true)]);
         assert!(!requests.any_waiting());
@@ -205,58 +205,58 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_tree_that_has_come_is_asked_for_again_where_it_is_needed_again() {
         let pacing = Pacing::new(None, None);
-        let mut requests = wishes(&pacing, &[(0, groups([0]))]);
+        let mut requests = wishes(&pacing, &[(0, blocks([0]))]);
         assert_eq!(next(&mut requests, &pacing).await, [request(0, [0], true)]);
         arrive(&mut requests, 0, 0);
-        requests.add(piece(0).0, piece(0).1, groups([1]));
+        requests.add(piece(0).0, piece(0).1, blocks([1]));
         assert_eq!(next(&mut requests, &pacing).await, [request(0, [1], true)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_waits_is_taken_back_and_what_was_asked_for_is_cancelled() {
         let pacing = Pacing::new(None, Some(CAP));
-        let mut requests = wishes(&pacing, &[(0, groups(0..10))]);
+        let mut requests = wishes(&pacing, &[(0, blocks(0..10))]);
         next(&mut requests, &pacing).await;
         let (index, other) = (PieceIndex(0), PieceIndex(1));
         assert_eq!(
-            requests.cancel(index, &piece(0).1, groups(0..10)),
-            Some(PullMessage::Cancel { piece: index, groups: groups(0..4) })
+            requests.cancel(index, &piece(0).1, blocks(0..10)),
+            Some(PullMessage::Cancel { piece: index, blocks: blocks(0..4) })
         );
         assert!(!requests.any_waiting());
         assert_eq!(
-            requests.cancel(other, &piece(1).1, groups([2])),
-            Some(PullMessage::Cancel { piece: other, groups: groups([2]) })
+            requests.cancel(other, &piece(1).1, blocks([2])),
+            Some(PullMessage::Cancel { piece: other, blocks: blocks([2]) })
         );
-        requests.add(index, piece(0).1, groups([5]));
-        assert_eq!(requests.cancel(index, &piece(0).1, groups([5])), None);
+        requests.add(index, piece(0).1, blocks([5]));
+        assert_eq!(requests.cancel(index, &piece(0).1, blocks([5])), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancelled_group_that_comes_while_it_waits_anew_is_not_asked_for_again() {
+    async fn a_cancelled_block_that_comes_while_it_waits_anew_is_not_asked_for_again() {
         let pacing = Pacing::new(None, Some(CAP));
-        let mut requests = wishes(&pacing, &[(0, groups(0..4))]);
+        let mut requests = wishes(&pacing, &[(0, blocks(0..4))]);
         next(&mut requests, &pacing).await;
-        requests.cancel(PieceIndex(0), &piece(0).1, groups([2]));
-        requests.add(piece(0).0, piece(0).1, groups([2, 9]));
+        requests.cancel(PieceIndex(0), &piece(0).1, blocks([2]));
+        requests.add(piece(0).0, piece(0).1, blocks([2, 9]));
         assert_eq!(requests.arrived(PieceIndex(0), &piece(0).1, 2, false), Arrived::Cancelled);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(next(&mut requests, &pacing).await, [request(0, [9], false)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_group_that_nobody_asked_for_takes_no_wish_away() {
-        let mut requests = wishes(&Pacing::new(None, None), &[(0, groups([1]))]);
+    async fn a_block_that_nobody_asked_for_takes_no_wish_away() {
+        let mut requests = wishes(&Pacing::new(None, None), &[(0, blocks([1]))]);
         assert_eq!(arrive(&mut requests, 0, 1), Arrived::Unasked);
         assert!(requests.any_waiting());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn short_groups_cost_what_they_hold() {
+    async fn short_blocks_cost_what_they_hold() {
         let pacing = Pacing::new(None, Some(CAP));
         let mut requests = Requests::new(&pacing);
         for n in 0..100 {
             let (index, piece) = piece(n);
-            requests.add(index, Piece { length: 1000, ..piece }, groups([0]));
+            requests.add(index, Piece { length: 1000, ..piece }, blocks([0]));
         }
         assert_eq!(next(&mut requests, &pacing).await.len(), 100);
     }

@@ -15,11 +15,11 @@ pub(super) const MAX_CUT_OFF: usize = 1024;
 /// A look at the driver, for heartbeats, metrics and the lab.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotStats {
-    /// What each neighbour gave, duplicates, and groups taken over from slower neighbours.
+    /// What each neighbour gave, duplicates, and blocks taken over from slower neighbours.
     pub relay: dissemination::Stats,
-    /// Bytes of groups written towards consumers since the start.
+    /// Bytes of blocks written towards consumers since the start.
     pub sent_bytes: u64,
-    /// Bytes of groups and trees read from neighbours since the start, useful or not.
+    /// Bytes of blocks and trees read from neighbours since the start, useful or not.
     pub received_bytes: u64,
     /// Those that broke the chunk protocol, in order; at most 1,024.
     pub cut_off: Vec<PublicKey>,
@@ -34,13 +34,13 @@ pub struct VersionTimes {
     pub version: PolicyVersion,
     /// When its manifest was announced here, or published.
     pub announced: UnixMillis,
-    /// When its first group was stored.
+    /// When its first block was stored.
     pub first_byte: Option<UnixMillis>,
     /// When all its chunks were here.
     pub complete: Option<UnixMillis>,
 }
 
-/// Bytes of groups that went through all streams of a driver.
+/// Bytes of blocks that went through all streams of a driver.
 #[derive(Debug, Default)]
 pub(super) struct StreamTraffic {
     sent: AtomicU64,

@@ -8,7 +8,7 @@ use super::requests::{Arrived, Requests};
 use crate::net::error::NetError;
 use crate::net::host::Host;
 use crate::net::protocol_names;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
 use crate::snapshot::piece_set::Holdings;
 use crate::store::ChunkStore;
@@ -20,28 +20,28 @@ use libp2p::PeerId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 
-/// Groups that have arrived and wait to be verified. With [`BATCH`] being verified and one
+/// Blocks that have arrived and wait to be verified. With [`BATCH`] being verified and one
 /// arriving, a neighbour takes at most 1.1 MiB of memory; what it sends beyond stays in the
 /// windows of the transport.
 const ARRIVED: usize = 8;
-/// Groups verified and stored in one go.
+/// Blocks verified and stored in one go.
 const BATCH: usize = 8;
 /// Requests and cancellations that may wait for one neighbour. The machine's window keeps them far below.
 pub(super) const ASKS: usize = 1024;
-/// Groups without being asked, and news that are none, that a neighbour may send before its stream
-/// is given up. A few are innocent: a group that was cancelled and asked for again may come twice.
+/// Blocks without being asked, and news that are none, that a neighbour may send before its stream
+/// is given up. A few are innocent: a block that was cancelled and asked for again may come twice.
 const MAX_USELESS: u32 = 64;
 /// What a frame of news takes beside its entries, in bytes: mostly what the multiplexer and the
 /// encryption put around it.
 const AROUND_NEWS: usize = 80;
-/// So much is read ahead of a group's bytes, which then bypass the buffer.
+/// So much is read ahead of a block's bytes, which then bypass the buffer.
 const READ_BUFFER: usize = 1 << 10;
 
 /// What the driver wants of the neighbour.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum UpstreamCommand {
-    Request { piece: PieceIndex, groups: GroupMask },
-    Cancel { piece: PieceIndex, groups: GroupMask },
+    Request { piece: PieceIndex, blocks: BlockMask },
+    Cancel { piece: PieceIndex, blocks: BlockMask },
 }
 
 /// Why the stream to a neighbour ended.
@@ -51,7 +51,7 @@ enum End {
     Lost(String),
     /// It does not speak this version of the chunk protocol.
     Foreign(String),
-    /// A group could not be kept, or is too large to be one.
+    /// A block could not be kept, or is too large to be one.
     Failed(KeepFailure),
     Refused,
 }
@@ -179,20 +179,20 @@ impl NeighbourStream {
     /// Lets a request wait for its turn. Gives back a cancellation that the neighbour is to hear of.
     fn hear(&self, wish: UpstreamCommand) -> Option<PullMessage> {
         match wish {
-            UpstreamCommand::Request { piece: index, groups } => {
+            UpstreamCommand::Request { piece: index, blocks } => {
                 if let Some(piece) = self.manifest.piece(index) {
-                    self.requests().add(index, piece, groups);
+                    self.requests().add(index, piece, blocks);
                 }
                 None
             }
-            UpstreamCommand::Cancel { piece: index, groups } => {
+            UpstreamCommand::Cancel { piece: index, blocks } => {
                 let piece = self.manifest.piece(index)?;
-                self.requests().cancel(index, &piece, groups)
+                self.requests().cancel(index, &piece, blocks)
             }
         }
     }
 
-    /// Reads frames; the groups among them go to `arrivals`, and reading stops while there is no room.
+    /// Reads frames; the blocks among them go to `arrivals`, and reading stops while there is no room.
     async fn listen(&self, reading: &mut (impl AsyncRead + Unpin), arrivals: mpsc::Sender<Arrival>) -> End {
         let (mut useless, mut told) = (0, Holdings::default());
         loop {
@@ -207,7 +207,7 @@ impl NeighbourStream {
                 }
                 Err(error) => return End::Lost(error.to_string()),
             };
-            let (index, group, leaves) = match answer {
+            let (index, block, leaves) = match answer {
                 ServeMessage::Refused => return End::Refused,
                 ServeMessage::Have { .. } if !payload.is_empty() => {
                     return End::Lost("it sends bytes with its news".into());
@@ -217,16 +217,16 @@ impl NeighbourStream {
                 }
                 ServeMessage::Have { news } => {
                     self.host.pacing().came_unasked(AROUND_NEWS + news.len() * frames::NEWS_ENTRY_BYTES);
-                    let new = news.iter().filter(|(piece, groups)| !told.insert(*piece, *groups).is_empty());
+                    let new = news.iter().filter(|(piece, blocks)| !told.insert(*piece, *blocks).is_empty());
                     useless += u32::from(new.count() == 0);
                     self.reporter.report(StreamReport::Has { version: self.manifest.version, news }).await;
                     continue;
                 }
-                ServeMessage::Group { piece, group, leaves } => (piece, group, leaves as usize),
+                ServeMessage::Block { piece, block, leaves } => (piece, block, leaves as usize),
             };
             self.reporter.traffic.received(payload.len());
             let asked_for = self.manifest.piece(index).map(|piece| {
-                let arrived = self.requests().arrived(index, &piece, group, leaves > 0);
+                let arrived = self.requests().arrived(index, &piece, block, leaves > 0);
                 (piece, arrived)
             });
             // The number of leaves is only what the neighbour says.
@@ -236,7 +236,7 @@ impl NeighbourStream {
             self.host.pacing().came_unasked(unasked);
             match asked_for {
                 Some((piece, Arrived::Asked | Arrived::Cancelled)) => {
-                    if arrivals.send(Arrival { index, piece, group, leaves, payload }).await.is_err() {
+                    if arrivals.send(Arrival { index, piece, block, leaves, payload }).await.is_err() {
                         return End::Closed;
                     }
                 }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long arriving bytes are gathered at most. Two groups take 10 ms at 100 Mbit/s.
+/// How long arriving bytes are gathered at most. Two blocks take 10 ms at 100 Mbit/s.
 const GATHER: Duration = Duration::from_millis(10);
 /// Fewer bytes since the last pause are no bulk; and more are worth the looking without a pause.
 const BULK: std::ops::Range<usize> = 2 << 10..64 << 10;

@@ -31,17 +31,17 @@ use std::iter;
 use std::sync::Arc;
 
 use crate::net::error::NetError;
-use crate::snapshot::blocks::GROUP_BYTES;
+use crate::snapshot::blocks::BLOCK_BYTES;
 
 /// Encrypted bytes are read from the socket in pieces of up to this length.
 const READ_BYTES: usize = 64 << 10;
 /// And written so: a frame of the multiplexer with its header.
 const WRITE_BYTES: usize = 132 << 10;
-/// Bytes of one record: a fifth of a group and the words around it. Pieces of 16 KiB all begin
+/// Bytes of one record: a fifth of a block and the words around it. Pieces of 16 KiB all begin
 /// where a page does, and so do their copies, but for a header of 5 bytes: many processors copy
 /// at a twentieth of their speed to an address that lies, within its page, 1 to 31 bytes behind
 /// that of the source.
-pub(in crate::net) const RECORD_BYTES: usize = GROUP_BYTES / 5 + 64;
+pub(in crate::net) const RECORD_BYTES: usize = BLOCK_BYTES / 5 + 64;
 /// Bytes around one record: its header, its tag, and its kind.
 pub(in crate::net) const AROUND_RECORD: usize = RECORD_HEADER + 16 + 1;
 const RECORD_HEADER: usize = 5;

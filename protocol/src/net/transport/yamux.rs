@@ -1,7 +1,7 @@
 //! The multiplexer of TCP connections: many streams on one connection.
 //!
 //! The protocol is libp2p's own (`/yamux/1.0.0`); two things about how it is driven are not.
-//! Frames are longer, so that a group travels in one. And the connection is moved by a task
+//! Frames are longer, so that a block travels in one. And the connection is moved by a task
 //! of its own: when libp2p moves it, every few packets of bulk make it look at all protocols
 //! of that peer, which costs more than the bytes do. Now it looks when a stream was opened,
 //! or the connection has ended.
@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 use yamux::{Config, Connection, ConnectionError, Mode, Stream};
 
-/// The longest frame that is sent: a group and the words around it, with room to spare.
+/// The longest frame that is sent: a block and the words around it, with room to spare.
 const FRAME_BYTES: usize = 128 << 10;
 /// Streams that the peer opened and nobody has taken yet; the next one is reset. yamux itself opens
 /// no more than this without an answer, so honest peers never get here.

@@ -1,61 +1,61 @@
-//! Sets of a piece's groups.
+//! Sets of a piece's blocks.
 
-use super::MAX_GROUPS;
+use super::MAX_BLOCKS;
 use serde::{Deserialize, Serialize};
 
-/// A set of group numbers below [`MAX_GROUPS`], one bit each; group 0 is the lowest bit.
+/// A set of block numbers below [`MAX_BLOCKS`], one bit each; block 0 is the lowest bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct GroupMask(pub u64);
+pub struct BlockMask(pub u64);
 
-impl GroupMask {
+impl BlockMask {
     /// The set without any member.
     pub const EMPTY: Self = Self(0);
 
-    /// The first `groups` groups.
-    pub fn all(groups: u32) -> Self {
-        Self(u64::MAX.checked_shr((MAX_GROUPS as u32).saturating_sub(groups)).unwrap_or(0))
+    /// The first `blocks` blocks.
+    pub fn all(blocks: u32) -> Self {
+        Self(u64::MAX.checked_shr((MAX_BLOCKS as u32).saturating_sub(blocks)).unwrap_or(0))
     }
 
-    /// The groups that `groups` names; those beyond the largest piece are ignored.
-    pub fn of(groups: impl IntoIterator<Item = u32>) -> Self {
-        Self(groups.into_iter().fold(0, |mask, group| mask | bit(group)))
+    /// The blocks that `blocks` names; those beyond the largest piece are ignored.
+    pub fn of(blocks: impl IntoIterator<Item = u32>) -> Self {
+        Self(blocks.into_iter().fold(0, |mask, block| mask | bit(block)))
     }
 
-    /// Whether `group` is in the set.
-    pub fn contains(self, group: u32) -> bool {
-        self.0 & bit(group) != 0
+    /// Whether `block` is in the set.
+    pub fn contains(self, block: u32) -> bool {
+        self.0 & bit(block) != 0
     }
 
-    /// Adds a group; one beyond the largest piece is ignored.
-    pub fn insert(&mut self, group: u32) {
-        self.0 |= bit(group);
+    /// Adds a block; one beyond the largest piece is ignored.
+    pub fn insert(&mut self, block: u32) {
+        self.0 |= bit(block);
     }
 
     /// Removes one member; nothing happens if it is not in the set.
-    pub fn remove(&mut self, group: u32) {
-        self.0 &= !bit(group);
+    pub fn remove(&mut self, block: u32) {
+        self.0 &= !bit(block);
     }
 
-    /// The groups in either set.
+    /// The blocks in either set.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The groups in both sets.
+    /// The blocks in both sets.
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The groups of this set that are not in `other`.
+    /// The blocks of this set that are not in `other`.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// How many groups the set holds.
+    /// How many blocks the set holds.
     pub fn len(self) -> u32 {
         self.0.count_ones()
     }
@@ -65,12 +65,12 @@ impl GroupMask {
         self.0 == 0
     }
 
-    /// The lowest group of the set.
+    /// The lowest block of the set.
     pub fn lowest(self) -> Option<u32> {
         (self.0 != 0).then(|| self.0.trailing_zeros())
     }
 
-    /// The groups, lowest first.
+    /// The blocks, lowest first.
     pub fn iter(self) -> impl Iterator<Item = u32> {
         std::iter::successors(Some(self.0), |rest| Some(rest & rest.wrapping_sub(1)))
             .take_while(|rest| *rest != 0)
@@ -78,6 +78,6 @@ impl GroupMask {
     }
 }
 
-fn bit(group: u32) -> u64 {
-    1u64.checked_shl(group).unwrap_or(0)
+fn bit(block: u32) -> u64 {
+    1u64.checked_shl(block).unwrap_or(0)
 }

@@ -40,9 +40,9 @@ impl DeltaEntry {
 }
 
 impl Piece {
-    /// How many groups the piece has.
-    pub fn groups(&self) -> u32 {
-        crate::snapshot::blocks::group_count(self.length)
+    /// How many blocks the piece has.
+    pub fn blocks(&self) -> u32 {
+        crate::snapshot::blocks::block_count(self.length)
     }
 }
 

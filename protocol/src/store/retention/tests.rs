@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::blocks::GroupTree;
+use crate::snapshot::blocks::BlockTree;
 use crate::snapshot::manifest::tests::with_deltas;
 use crate::snapshot::manifest::{Piece, PieceIndex};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +53,7 @@ fn sweeping_leaves_the_kept_and_takes_partial_pieces_too() {
     let (dir, store) = store();
     let (old, new) = (manifest(&store, 1), manifest(&store, 2));
     let big = vec![3; 200 << 10];
-    let (id, tree) = GroupTree::of(&big);
+    let (id, tree) = BlockTree::of(&big);
     store.begin(&Piece { id, length: big.len() as u64 }, tree).unwrap();
     fs::write(dir.path().join("notes.txt"), b"not ours").unwrap();
     store.keep(&new);
@@ -93,7 +93,7 @@ fn a_chunk_found_present_after_keeping_is_never_deleted() {
                 } else {
                     store.write(&piece.id, &bytes(0, 0, false)).unwrap();
                 }
-                assert!(store.read_group(&piece, 0).is_ok());
+                assert!(store.read_block(&piece, 0).is_ok());
                 store.discard(&new).unwrap();
             }
             done.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A node that serves rotten groups: it joins like any other, claims to hold every version at once,
+//! A node that serves rotten blocks: it joins like any other, claims to hold every version at once,
 //! and answers whatever it is asked for with noise of the right length.
 
 use crate::broadcast::site::links::seed_of;
@@ -7,7 +7,7 @@ use echo_protocol::net::snapshots::frames;
 use echo_protocol::net::snapshots::frames::{LEAF_BYTES, MAX_NEWS, PullMessage, ServeMessage};
 use echo_protocol::net::{Stream, protocol_names};
 use echo_protocol::run::version::PolicyVersion;
-use echo_protocol::snapshot::blocks::{GroupMask, group_count, group_range};
+use echo_protocol::snapshot::blocks::{BlockMask, block_count, block_range};
 use echo_protocol::snapshot::manifest::{Manifest, Piece, PieceIndex};
 use echo_protocol::wire::identity::NodeKey;
 use futures::AsyncWriteExt as _;
@@ -72,19 +72,19 @@ async fn lie(stream: Stream, learner: &LearnerConnection) -> anyhow::Result<()> 
     let pieces = (0..manifest.pieces()).map(PieceIndex);
     let all = pieces.filter_map(|index| {
         let Piece { length, .. } = manifest.piece(index)?;
-        Some((index, GroupMask::all(group_count(length))))
+        Some((index, BlockMask::all(block_count(length))))
     });
     for news in all.collect::<Vec<_>>().chunks(MAX_NEWS) {
         send(&mut writing, &ServeMessage::Have { news: news.to_vec() }, &[]).await?;
     }
     while let Some((ask, _)) = frames::read::<PullMessage>(&mut reading).await? {
-        let PullMessage::Request { piece, groups, tree } = ask else { continue };
+        let PullMessage::Request { piece, blocks, tree } = ask else { continue };
         let Some(Piece { length, .. }) = manifest.piece(piece) else { continue };
-        for (count, group) in groups.iter().enumerate() {
-            let leaves = if tree && count == 0 && group_count(length) > 1 { group_count(length) } else { 0 };
-            let range = group_range(length, group);
+        for (count, block) in blocks.iter().enumerate() {
+            let leaves = if tree && count == 0 && block_count(length) > 1 { block_count(length) } else { 0 };
+            let range = block_range(length, block);
             let noise = leaves as usize * LEAF_BYTES + (range.end - range.start) as usize;
-            let answer = ServeMessage::Group { piece, group, leaves };
+            let answer = ServeMessage::Block { piece, block, leaves };
             send(&mut writing, &answer, &vec![0x5a; noise]).await?;
         }
     }

@@ -4,7 +4,7 @@ use super::PATIENCE;
 use echo_protocol::net::snapshots::frames;
 use echo_protocol::net::snapshots::frames::{PullMessage, ServeMessage};
 use echo_protocol::net::{Host, PeerId, Stream, protocol_names};
-use echo_protocol::snapshot::blocks::{GroupMask, group_count, group_range};
+use echo_protocol::snapshot::blocks::{BlockMask, block_count, block_range};
 use echo_protocol::snapshot::manifest::{Manifest, PieceIndex};
 use echo_protocol::wire::content_id::ChunkIndex;
 use futures::AsyncWriteExt as _;
@@ -27,12 +27,12 @@ pub async fn receive(
 ) -> anyhow::Result<BTreeMap<ChunkIndex, Vec<u8>>> {
     let mut stream = timeout(PATIENCE, host.open_stream(parent, protocol_names::CHUNKS)).await??;
     say(&mut stream, &PullMessage::Hello { version: manifest.version, manifest: manifest.id() }).await?;
-    let mut parts: BTreeMap<u32, (GroupMask, Vec<u8>)> = BTreeMap::new();
+    let mut parts: BTreeMap<u32, (BlockMask, Vec<u8>)> = BTreeMap::new();
     for index in 0..manifest.chunks.len() as u32 {
         let length = length(manifest, index);
-        let groups = GroupMask::all(group_count(length));
-        say(&mut stream, &PullMessage::Request { piece: PieceIndex(index), groups, tree: false }).await?;
-        parts.insert(index, (groups, vec![0; length as usize]));
+        let blocks = BlockMask::all(block_count(length));
+        say(&mut stream, &PullMessage::Request { piece: PieceIndex(index), blocks, tree: false }).await?;
+        parts.insert(index, (blocks, vec![0; length as usize]));
     }
     stream.flush().await?;
     while parts.values().any(|(missing, _)| !missing.is_empty()) {
@@ -44,15 +44,15 @@ pub async fn receive(
         };
         match answer {
             ServeMessage::Have { .. } => {}
-            ServeMessage::Group { piece, group, .. } => {
+            ServeMessage::Block { piece, block, .. } => {
                 let Some((missing, bytes)) = parts.get_mut(&piece.0) else { break };
-                let range = group_range(length(manifest, piece.0), group);
+                let range = block_range(length(manifest, piece.0), block);
                 let place = bytes.get_mut(range.start as usize..range.end as usize);
                 match place.filter(|place| place.len() == payload.len()) {
                     Some(place) => place.copy_from_slice(&payload),
                     None => break,
                 }
-                missing.remove(group);
+                missing.remove(block);
             }
             ServeMessage::Refused => break,
         }

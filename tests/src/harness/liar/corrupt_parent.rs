@@ -6,7 +6,7 @@ use echo_protocol::net::peer_id::key_of_peer;
 use echo_protocol::net::snapshots::frames;
 use echo_protocol::net::snapshots::frames::{MAX_NEWS, PullMessage, ServeMessage};
 use echo_protocol::net::{IncomingStreams, Stream, protocol_names};
-use echo_protocol::snapshot::blocks::{GROUP_BYTES, GroupMask, GroupTree, group_count, group_range};
+use echo_protocol::snapshot::blocks::{BLOCK_BYTES, BlockMask, BlockTree, block_count, block_range};
 use echo_protocol::snapshot::manifest::PieceIndex;
 use echo_protocol::wire::content_id::ChunkIndex;
 use echo_protocol::wire::identity::PublicKey;
@@ -41,7 +41,7 @@ impl RottenParent {
     pub async fn serve(&mut self) -> anyhow::Result<PublicKey> {
         let next = timeout(PATIENCE, self.incoming.next()).await.context("no consumer came")?;
         let (consumer, mut stream) = next.context("the host has stopped")?;
-        let all = |bytes: &Vec<u8>| GroupMask::all(group_count(bytes.len() as u64));
+        let all = |bytes: &Vec<u8>| BlockMask::all(block_count(bytes.len() as u64));
         let news: Vec<_> = self.chunks.iter().map(|(i, bytes)| (PieceIndex(i.0), all(bytes))).collect();
         for news in news.chunks(MAX_NEWS) {
             say(&mut stream, &ServeMessage::Have { news: news.to_vec() }, &[]).await?;
@@ -49,8 +49,8 @@ impl RottenParent {
         let fed = async {
             // Hanging up resets the stream: that is an end like any other.
             while let Ok(Some((ask, _))) = frames::read::<PullMessage>(&mut stream).await {
-                if let PullMessage::Request { piece, groups, tree } = ask
-                    && self.feed(&mut stream, piece, groups, tree).await.is_err()
+                if let PullMessage::Request { piece, blocks, tree } = ask
+                    && self.feed(&mut stream, piece, blocks, tree).await.is_err()
                 {
                     return;
                 }
@@ -65,22 +65,22 @@ impl RottenParent {
         &self,
         stream: &mut Stream,
         piece: PieceIndex,
-        groups: GroupMask,
+        blocks: BlockMask,
         mut tree: bool,
     ) -> anyhow::Result<()> {
         let Some(bytes) = self.chunks.get(&ChunkIndex(piece.0)) else { return Ok(()) };
-        let (_, leaves) = GroupTree::of(bytes);
-        for group in groups.iter() {
-            let range = group_range(bytes.len() as u64, group);
+        let (_, leaves) = BlockTree::of(bytes);
+        for block in blocks.iter() {
+            let range = block_range(bytes.len() as u64, block);
             let mut part = bytes[range.start as usize..range.end as usize].to_vec();
             if piece.0 == ROTTEN.0
                 && let Some(byte) = part.last_mut()
             {
                 *byte ^= 1;
             }
-            let first = std::mem::take(&mut tree) && bytes.len() > GROUP_BYTES;
+            let first = std::mem::take(&mut tree) && bytes.len() > BLOCK_BYTES;
             let leaves = if first { leaves.leaves() } else { &[] };
-            let answer = ServeMessage::Group { piece, group, leaves: leaves.len() as u32 };
+            let answer = ServeMessage::Block { piece, block, leaves: leaves.len() as u32 };
             say(stream, &answer, &[leaves.as_flattened(), &part].concat()).await?;
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::{PeerKind, SimulatedNode, SimulationEvent, World};
 use crate::dissemination::simulation::links::{Control, SimulatedFrame, SimulatedStream};
 use crate::dissemination::{Input, Relay, RelayOutput};
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::{GroupMask, group_count};
+use crate::snapshot::blocks::{BlockMask, block_count};
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::Holdings;
 use crate::wire::content_id::ContentId;
@@ -58,7 +58,7 @@ impl World {
         let disk = self.nodes[node].disk.get(&version).unwrap_or(&none);
         let whole = |piece: PieceIndex| {
             let length = manifest.piece(piece).map(|p| p.length);
-            length.is_some_and(|l| GroupMask::all(group_count(l)).minus(disk.get(piece)).is_empty())
+            length.is_some_and(|l| BlockMask::all(block_count(l)).minus(disk.get(piece)).is_empty())
         };
         let chunks = manifest.chunks.len() as u32;
         (0..chunks).map(PieceIndex).find(|p| !whole(*p) && !whole(PieceIndex(p.0 + chunks)))
@@ -68,16 +68,16 @@ impl World {
         match output {
             RelayOutput::Open { peer, version } => self.open(node, &peer, version),
             RelayOutput::Close(peer) => self.close(node, &peer),
-            RelayOutput::Request { peer, piece, groups, .. } => {
-                self.control(node, &peer, Control::Ask(piece, groups));
+            RelayOutput::Request { peer, piece, blocks, .. } => {
+                self.control(node, &peer, Control::Ask(piece, blocks));
             }
-            RelayOutput::Cancel { peer, piece, groups, .. } => {
-                self.control(node, &peer, Control::Cancel(piece, groups));
+            RelayOutput::Cancel { peer, piece, blocks, .. } => {
+                self.control(node, &peer, Control::Cancel(piece, blocks));
             }
             RelayOutput::Tell { peer, news, .. } => self.send(node, &peer, SimulatedFrame::Tell(news)),
-            RelayOutput::Serve { peer, version, piece, group } => {
-                let bytes = self.group_bytes(version, piece, group);
-                self.send(node, &peer, SimulatedFrame::Group { piece, group, bytes, rotten: false });
+            RelayOutput::Serve { peer, version, piece, block } => {
+                let bytes = self.block_bytes(version, piece, block);
+                self.send(node, &peer, SimulatedFrame::Block { piece, block, bytes, rotten: false });
             }
             RelayOutput::Refuse { peer, .. } => self.refuse(node, &peer),
             RelayOutput::Complete(version) => {
@@ -108,10 +108,10 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn group_bytes(&self, version: PolicyVersion, piece: PieceIndex, group: u32) -> u64 {
+    pub(super) fn block_bytes(&self, version: PolicyVersion, piece: PieceIndex, block: u32) -> u64 {
         let manifest = self.manifests.iter().find(|m| m.version == version);
         let length = manifest.and_then(|m| m.piece(piece)).map_or(0, |p| p.length);
-        let range = crate::snapshot::blocks::group_range(length, group);
+        let range = crate::snapshot::blocks::block_range(length, block);
         range.end - range.start
     }
 
@@ -120,7 +120,7 @@ impl World {
         let Some(manifest) = self.manifests.iter().find(|m| m.version == version).cloned() else { return };
         let chunks = manifest.chunks.len() as u32;
         let disk = self.nodes[node].disk.entry(version).or_default();
-        let lacking = |i: &u32| disk.get(PieceIndex(*i)) != disk.get(PieceIndex(*i)).union(GroupMask(1));
+        let lacking = |i: &u32| disk.get(PieceIndex(*i)) != disk.get(PieceIndex(*i)).union(BlockMask(1));
         let lacking: Vec<u32> = (0..chunks).filter(lacking).collect();
         let epoch = self.nodes[node].epoch;
         if !lacking.is_empty() && self.draws.below(4) == 0 && self.nodes[node].unapplied.insert(version) {
@@ -137,9 +137,9 @@ impl World {
     /// Puts a piece that was built on the disk.
     pub(super) fn gain(&mut self, node: usize, input: &Input) {
         if let Input::Gained { version, piece } = input {
-            let groups = self.nodes[0].disk.get(version).map(|disk| disk.get(*piece)).unwrap_or_default();
+            let blocks = self.nodes[0].disk.get(version).map(|disk| disk.get(*piece)).unwrap_or_default();
             if self.nodes[node].relay.as_ref().is_some_and(|relay| relay.manifest(*version).is_some()) {
-                self.nodes[node].disk.entry(*version).or_default().insert(*piece, groups);
+                self.nodes[node].disk.entry(*version).or_default().insert(*piece, blocks);
                 self.completions += 1;
             }
         }
@@ -269,15 +269,15 @@ impl World {
         }
         let peer = self.nodes[puller].key;
         match control {
-            Control::Ask(piece, groups) if self.nodes[server].kind == PeerKind::Honest => {
-                self.nodes[server].watch.asked(&peer, piece, groups);
-                self.handle(server, Input::Asked { peer, version, piece, groups })
+            Control::Ask(piece, blocks) if self.nodes[server].kind == PeerKind::Honest => {
+                self.nodes[server].watch.asked(&peer, piece, blocks);
+                self.handle(server, Input::Asked { peer, version, piece, blocks })
             }
-            Control::Ask(piece, groups) => {
-                self.answer_falsely(server, serial, piece, groups);
+            Control::Ask(piece, blocks) => {
+                self.answer_falsely(server, serial, piece, blocks);
                 Ok(())
             }
-            Control::Cancel(piece, groups) => self.handle(server, Input::Cancelled { peer, piece, groups }),
+            Control::Cancel(piece, blocks) => self.handle(server, Input::Cancelled { peer, piece, blocks }),
         }
     }
 
@@ -335,12 +335,12 @@ impl World {
             let at = stream.last_down;
             self.at(at, SimulationEvent::Arrive { serial, frame: frame.clone() });
         }
-        if let SimulatedFrame::Group { piece, group, .. } = frame
+        if let SimulatedFrame::Block { piece, block, .. } = frame
             && server_open
         {
             let peer = self.nodes[puller].key;
-            self.nodes[node].watch.sent(&peer, piece, group);
-            self.handle(node, Input::Sent { peer, piece, group })?;
+            self.nodes[node].watch.sent(&peer, piece, block);
+            self.handle(node, Input::Sent { peer, piece, block })?;
         }
         Ok(())
     }
@@ -365,12 +365,12 @@ impl World {
                 self.nodes[node].watch.told(&peer, &news);
                 self.handle(node, Input::Has { peer, version, news })
             }
-            SimulatedFrame::Group { rotten: true, .. } => self.handle(node, Input::Rotten(peer)),
-            SimulatedFrame::Group { piece, group, .. } => {
+            SimulatedFrame::Block { rotten: true, .. } => self.handle(node, Input::Rotten(peer)),
+            SimulatedFrame::Block { piece, block, .. } => {
                 let here = &mut self.nodes[node];
-                here.watch.delivered(&peer, piece, group);
-                here.disk.entry(version).or_default().insert(piece, GroupMask::of([group]));
-                self.handle(node, Input::Stored { peer, version, piece, group })
+                here.watch.delivered(&peer, piece, block);
+                here.disk.entry(version).or_default().insert(piece, BlockMask::of([block]));
+                self.handle(node, Input::Stored { peer, version, piece, block })
             }
             SimulatedFrame::Refuse => {
                 self.streams.remove(&serial);

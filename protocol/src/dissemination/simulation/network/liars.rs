@@ -5,7 +5,7 @@ use crate::dissemination::Input;
 use crate::dissemination::simulation::faults::FAULTS_UNTIL;
 use crate::dissemination::simulation::links::{Control, SimulatedFrame};
 use crate::run::version::PolicyVersion;
-use crate::snapshot::blocks::{GroupMask, group_count};
+use crate::snapshot::blocks::{BlockMask, block_count};
 use crate::snapshot::manifest::PieceIndex;
 
 /// How often a peer that talks nonsense does so, in microseconds.
@@ -18,7 +18,7 @@ impl World {
         let manifest = self.manifests[version - 1].clone();
         let all = |i: u32| {
             let length = manifest.piece(PieceIndex(i)).map_or(0, |p| p.length);
-            (PieceIndex(i), GroupMask::all(group_count(length)))
+            (PieceIndex(i), BlockMask::all(block_count(length)))
         };
         self.nodes[0].disk.insert(manifest.version, (0..manifest.pieces()).map(all).collect());
         self.handle(0, Input::Published(manifest))?;
@@ -88,7 +88,7 @@ impl World {
         };
         let pieces: Vec<PieceIndex> = disk.iter().map(|(piece, _)| piece).collect();
         let Some(piece) = pieces.get(draw as usize % pieces.len().max(1)).copied() else { return Ok(()) };
-        disk.remove(piece, GroupMask(u64::MAX));
+        disk.remove(piece, BlockMask(u64::MAX));
         // A chunk that is gone is built from its delta no more.
         self.nodes[node].unapplied.insert(version);
         self.handle(node, Input::Damaged { version, piece })
@@ -98,18 +98,18 @@ impl World {
     pub(super) fn claim(&mut self, liar: usize, serial: u64, version: PolicyVersion) {
         let pieces = self.manifests.iter().find(|m| m.version == version).map_or(0, |m| m.pieces());
         let first = if self.nodes[liar].kind == PeerKind::Nonsense { pieces } else { 0 };
-        let news = (first..pieces + 2).map(|i| (PieceIndex(i), GroupMask(u64::MAX))).collect();
+        let news = (first..pieces + 2).map(|i| (PieceIndex(i), BlockMask(u64::MAX))).collect();
         self.push(liar, serial, SimulatedFrame::Tell(news));
     }
 
     /// What a liar sends when it is asked.
-    pub(super) fn answer_falsely(&mut self, liar: usize, serial: u64, piece: PieceIndex, groups: GroupMask) {
+    pub(super) fn answer_falsely(&mut self, liar: usize, serial: u64, piece: PieceIndex, blocks: BlockMask) {
         if self.nodes[liar].kind == PeerKind::Rotten {
-            for group in groups.iter() {
+            for block in blocks.iter() {
                 let rotten = self.draws.below(2) == 0;
                 let version = self.streams.get(&serial).map_or(PolicyVersion(0), |stream| stream.version);
-                let bytes = self.group_bytes(version, piece, group);
-                self.push(liar, serial, SimulatedFrame::Group { piece, group, bytes, rotten });
+                let bytes = self.block_bytes(version, piece, block);
+                self.push(liar, serial, SimulatedFrame::Block { piece, block, bytes, rotten });
             }
         }
     }
@@ -131,9 +131,9 @@ impl World {
         for _ in 0..self.draws.below(8) {
             let piece =
                 PieceIndex(if self.draws.below(8) == 0 { u32::MAX } else { self.draws.below(40) as u32 });
-            let groups = GroupMask(self.draws.next_u64() >> self.draws.below(64));
+            let blocks = BlockMask(self.draws.next_u64() >> self.draws.below(64));
             let ask = self.draws.below(4) > 0;
-            let control = if ask { Control::Ask(piece, groups) } else { Control::Cancel(piece, groups) };
+            let control = if ask { Control::Ask(piece, blocks) } else { Control::Cancel(piece, blocks) };
             self.send_control(serial, control);
         }
     }

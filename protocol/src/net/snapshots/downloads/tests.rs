@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::tests::{manifest, with_deltas};
 use crate::wire::rng::Draws;
 use proptest::prelude::*;
@@ -62,10 +62,10 @@ impl Party {
                 self.downloads.handle(self.now, DownloadEvent::Kept { manifest, published });
             }
             DownloadAction::Plan(manifests) => {
-                let all = |piece: &crate::snapshot::manifest::Piece| GroupMask::all(piece.groups());
+                let all = |piece: &crate::snapshot::manifest::Piece| BlockMask::all(piece.blocks());
                 let held = |piece: &crate::snapshot::manifest::Piece| match self.disk.contains(&piece.id) {
                     true => all(piece),
-                    false => GroupMask::EMPTY,
+                    false => BlockMask::EMPTY,
                 };
                 self.plans.push_back(DownloadPlan::draw(&manifests, held));
             }

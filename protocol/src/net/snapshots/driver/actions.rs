@@ -49,7 +49,7 @@ impl SnapshotDriver {
     }
 
     /// Deletes a chunk that its owner could not use, and then sees to it that it comes again: what
-    /// is on disk is not looked at when its groups arrive.
+    /// is on disk is not looked at when its blocks arrive.
     pub(super) fn delete_damaged(&self, version: PolicyVersion, piece: PieceIndex) {
         let named = self.relay.manifest(version).and_then(|manifest| manifest.piece(piece));
         self.on_disk(move |store| {

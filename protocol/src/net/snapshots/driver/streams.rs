@@ -11,7 +11,7 @@ use crate::net::snapshots::messages::{DriverCommand, Reporter, StreamReport};
 use crate::net::snapshots::requests::Requests;
 use crate::net::snapshots::stats::StreamTraffic;
 use crate::net::snapshots::upstream::{ASKS, NeighbourStream, UpstreamCommand};
-use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Manifest, Piece, PieceIndex};
 use crate::store::ChunkStore;
 use crate::wire::content_id::ContentId;
@@ -152,17 +152,17 @@ impl Edges {
     }
 
     /// Tells a consumer what is here.
-    pub(super) fn tell(&self, peer: &PublicKey, news: Vec<(PieceIndex, GroupMask)>) {
+    pub(super) fn tell(&self, peer: &PublicKey, news: Vec<(PieceIndex, BlockMask)>) {
         if let Some(consumer) = self.consumers.get(peer) {
             consumer.mailbox.tell(news);
         }
     }
 
-    /// Sends a group to a consumer; false when it cannot take more.
-    pub(super) fn serve(&self, peer: &PublicKey, index: PieceIndex, piece: Piece, group: u32) -> bool {
+    /// Sends a block to a consumer; false when it cannot take more.
+    pub(super) fn serve(&self, peer: &PublicKey, index: PieceIndex, piece: Piece, block: u32) -> bool {
         self.consumers
             .get(peer)
-            .is_none_or(|consumer| consumer.mailbox.order(BlockToSend { index, piece, group }))
+            .is_none_or(|consumer| consumer.mailbox.order(BlockToSend { index, piece, block }))
     }
 
     /// Tells a consumer that it is not served; its task ends by itself.

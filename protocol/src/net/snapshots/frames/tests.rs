@@ -22,14 +22,14 @@ fn read_back<H: DeserializeOwned>(bytes: &[u8]) -> Result<Option<(H, Vec<u8>)>, 
 
 #[test]
 fn the_largest_frames_fit_their_limits() {
-    let news = vec![(PieceIndex(u32::MAX), GroupMask(u64::MAX)); MAX_NEWS];
+    let news = vec![(PieceIndex(u32::MAX), BlockMask(u64::MAX)); MAX_NEWS];
     let have = frame(&ServeMessage::Have { news }, &[]);
     assert!(have.len() <= MAX_HEADER_BYTES);
-    let group = ServeMessage::Group { piece: PieceIndex(u32::MAX), group: 63, leaves: 64 };
-    let bytes = frame(&group, &vec![7; MAX_PAYLOAD_BYTES]);
+    let block = ServeMessage::Block { piece: PieceIndex(u32::MAX), block: 63, leaves: 64 };
+    let bytes = frame(&block, &vec![7; MAX_PAYLOAD_BYTES]);
     assert!(bytes.len() <= 4 + MAX_FRAME_BYTES);
     let (header, payload) = read_back::<ServeMessage>(&bytes).unwrap().unwrap();
-    assert_eq!((header, payload.len()), (group, MAX_PAYLOAD_BYTES));
+    assert_eq!((header, payload.len()), (block, MAX_PAYLOAD_BYTES));
 }
 
 #[test]
@@ -68,6 +68,20 @@ fn a_hello_byte_by_byte() {
     assert_eq!(said, expected);
 }
 
+/// The names of fields and variants stay as they are, and say group for a block.
+#[test]
+fn requests_and_blocks_byte_by_byte() {
+    let (piece, blocks) = (PieceIndex(5), BlockMask(3));
+    let request = PullMessage::Request { piece, blocks, tree: true };
+    let header = b"\xa1\x67Request\xa3\x65piece\x05\x66groups\x03\x64tree\xf5";
+    assert_eq!(&frame(&request, &[])[6..], header);
+    let cancel = PullMessage::Cancel { piece, blocks };
+    assert_eq!(&frame(&cancel, &[])[6..], b"\xa1\x66Cancel\xa2\x65piece\x05\x66groups\x03");
+    let block = ServeMessage::Block { piece, block: 1, leaves: 0 };
+    let header = b"\xa1\x65Group\xa3\x65piece\x05\x65group\x01\x66leaves\x00";
+    assert_eq!(&frame(&block, &[])[6..], header);
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), plausible in any::<bool>()) {
@@ -82,8 +96,8 @@ proptest! {
     }
 
     #[test]
-    fn frames_come_back_as_they_were(piece in any::<u32>(), group in 0u32..64, payload in prop::collection::vec(any::<u8>(), 0..3000)) {
-        let answer = ServeMessage::Group { piece: PieceIndex(piece), group, leaves: 0 };
+    fn frames_come_back_as_they_were(piece in any::<u32>(), block in 0u32..64, payload in prop::collection::vec(any::<u8>(), 0..3000)) {
+        let answer = ServeMessage::Block { piece: PieceIndex(piece), block, leaves: 0 };
         let bytes = frame(&answer, &payload);
         prop_assert_eq!(read_back::<ServeMessage>(&bytes).unwrap().unwrap(), (answer, payload));
     }

@@ -1,6 +1,6 @@
 //! Peers that lie, leave or ask for too much.
 
-use super::peers::{ask, consumer, groups, hear, say};
+use super::peers::{ask, blocks, consumer, hear, say};
 use super::*;
 use crate::net::snapshots::frames::PullMessage;
 use crate::snapshot::manifest::PieceIndex;
@@ -94,7 +94,7 @@ async fn who_sends_bytes_with_what_it_asks_for_is_not_listened_to() {
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let (_host, _events, mut stream) = consumer(2, &source, &manifest).await;
-    let cancel = PullMessage::Cancel { piece: PieceIndex(0), groups: groups(1) };
+    let cancel = PullMessage::Cancel { piece: PieceIndex(0), blocks: blocks(1) };
     say(&mut stream, &cancel, &[7; 1000]).await.unwrap();
     assert_eq!(hear(&mut stream, &manifest).await, (vec![], false), "the stream ends");
 }
@@ -123,19 +123,19 @@ async fn who_asks_for_what_is_not_here_is_refused_and_others_are_served() {
     let (_host, _events, mut greedy) = consumer(2, &source, &manifest).await;
     let (_host, _events, mut modest) = consumer(3, &source, &manifest).await;
     let request =
-        |piece, mask| PullMessage::Request { piece: PieceIndex(piece), groups: groups(mask), tree: true };
+        |piece, mask| PullMessage::Request { piece: PieceIndex(piece), blocks: blocks(mask), tree: true };
     ask(&mut modest, &request(0, 0b11)).await;
     ask(&mut modest, &request(1, 0b1000)).await;
-    // A chunk has four groups, so this has none of the groups that are asked for.
+    // A chunk has four blocks, so this has none of the blocks that are asked for.
     ask(&mut greedy, &request(3, 0b10000)).await;
     assert_eq!(hear(&mut greedy, &manifest).await, (vec![], true));
-    ask(&mut modest, &PullMessage::Request { piece: PieceIndex(1), groups: groups(0b1), tree: false }).await;
+    ask(&mut modest, &PullMessage::Request { piece: PieceIndex(1), blocks: blocks(0b1), tree: false }).await;
     ask(&mut modest, &request(99, 1)).await;
     let (mut came, refused) = hear(&mut modest, &manifest).await;
     came.sort_unstable();
     // What was asked before the nonsense may have been on its way or not.
-    let asked = [(0, 0), (0, 1), (1, 0), (1, 3)].map(|(piece, group)| (PieceIndex(piece), group));
-    assert!(refused && came.iter().all(|group| asked.contains(group)), "{came:?}");
+    let asked = [(0, 0), (0, 1), (1, 0), (1, 3)].map(|(piece, block)| (PieceIndex(piece), block));
+    assert!(refused && came.iter().all(|block| asked.contains(block)), "{came:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::net::Stream;
 use crate::net::snapshots::frames::{PullMessage, ServeMessage, put_head, read};
-use crate::snapshot::blocks::{GroupMask, GroupTree};
+use crate::snapshot::blocks::{BlockMask, BlockTree};
 use crate::snapshot::manifest::PieceIndex;
 use futures::AsyncWriteExt as _;
 use serde::Serialize;
@@ -11,15 +11,15 @@ use serde::Serialize;
 /// How a stand-in serves.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stand {
-    /// One bit of each group is wrong.
+    /// One bit of each block is wrong.
     Rotten,
     /// The leaves are those of another piece.
     WrongTree,
     /// A frame of a gigabyte.
     Oversized,
-    /// Groups with more leaves than any memory holds, as they say.
+    /// Blocks with more leaves than any memory holds, as they say.
     Boasting,
-    /// It goes away after so many groups, and comes no more.
+    /// It goes away after so many blocks, and comes no more.
     Mortal(usize),
     /// It serves nothing, and tells the same again and again.
     Babbling,
@@ -42,7 +42,7 @@ pub(super) async fn stand_in(seed: u8, source: &Party, manifest: &Arc<Manifest>,
     let (host, _events) = host(seed).await;
     let mut incoming = host.accept(protocol_names::CHUNKS).unwrap();
     let (store, manifest) = (source.store.clone(), manifest.clone());
-    let mut left = if let Stand::Mortal(groups) = stand { groups } else { usize::MAX };
+    let mut left = if let Stand::Mortal(blocks) = stand { blocks } else { usize::MAX };
     tokio::spawn(async move {
         while let Some((_, stream)) = incoming.next().await {
             let _ = serve(stream, &store, &manifest, stand, &mut left).await;
@@ -70,19 +70,19 @@ async fn serve(
         while say(&mut stream, &have, &[]).await.is_some() {}
     }
     loop {
-        let (piece, groups) = match read::<PullMessage>(&mut stream).await.ok()?? {
-            (PullMessage::Request { piece, groups, .. }, _) => (piece, groups),
+        let (piece, blocks) = match read::<PullMessage>(&mut stream).await.ok()?? {
+            (PullMessage::Request { piece, blocks, .. }, _) => (piece, blocks),
             _ => continue,
         };
         let named = manifest.piece(piece)?;
-        for group in groups.iter() {
+        for block in blocks.iter() {
             if *left == 0 {
                 return None;
             }
             *left -= 1;
             let tree = store.tree(&named).unwrap();
             let mut payload = tree.leaves().as_flattened().to_vec();
-            payload.extend(store.read_group(&named, group).unwrap());
+            payload.extend(store.read_block(&named, block).unwrap());
             match stand {
                 Stand::Rotten => *payload.last_mut()? ^= 1,
                 Stand::WrongTree => payload[0] ^= 1,
@@ -93,7 +93,7 @@ async fn serve(
                 Stand::Boasting | Stand::Mortal(_) | Stand::Babbling => {}
             }
             let leaves = if let Stand::Boasting = stand { u32::MAX } else { tree.leaves().len() as u32 };
-            say(&mut stream, &ServeMessage::Group { piece, group, leaves }, &payload).await?;
+            say(&mut stream, &ServeMessage::Block { piece, block, leaves }, &payload).await?;
         }
     }
 }
@@ -120,28 +120,28 @@ pub(super) async fn ask(stream: &mut Stream, ask: &PullMessage) {
     say(stream, ask, &[]).await.unwrap();
 }
 
-/// Reads until the one who serves is done: the groups that came whole and right, and whether it refused.
+/// Reads until the one who serves is done: the blocks that came whole and right, and whether it refused.
 pub(super) async fn hear(stream: &mut Stream, manifest: &Manifest) -> (Vec<(PieceIndex, u32)>, bool) {
     let (mut came, mut trees) = (Vec::new(), std::collections::BTreeMap::new());
     while let Ok(Some((answer, payload))) = read::<ServeMessage>(stream).await {
         match answer {
             ServeMessage::Refused => return (came, true),
             ServeMessage::Have { .. } => {}
-            ServeMessage::Group { piece, group, leaves } => {
+            ServeMessage::Block { piece, block, leaves } => {
                 let named = manifest.piece(piece).unwrap();
                 let (tree, bytes) = payload.split_at(leaves as usize * 32);
                 if leaves > 0 {
-                    let tree = GroupTree::checked(named.id, named.length, tree.as_chunks::<32>().0.to_vec());
+                    let tree = BlockTree::checked(named.id, named.length, tree.as_chunks::<32>().0.to_vec());
                     assert!(trees.insert(piece, tree.unwrap()).is_none(), "the tree comes once");
                 }
-                assert!(trees[&piece].verifies(group, bytes));
-                came.push((piece, group));
+                assert!(trees[&piece].verifies(block, bytes));
+                came.push((piece, block));
             }
         }
     }
     (came, false)
 }
 
-pub(super) fn groups(mask: u64) -> GroupMask {
-    GroupMask(mask)
+pub(super) fn blocks(mask: u64) -> BlockMask {
+    BlockMask(mask)
 }

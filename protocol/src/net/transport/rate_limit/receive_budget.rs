@@ -2,17 +2,17 @@
 
 use super::token_bucket::{BURST, Bucket};
 use super::wire_overhead::Framing;
-use crate::snapshot::blocks::GROUP_BYTES;
+use crate::snapshot::blocks::BLOCK_BYTES;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How late timers are forgiven to fire at any cap.
 const LATE: Duration = Duration::from_millis(2);
 
-/// Groups that are to come of which it is reckoned that all may come at once, or a twenty-fifth of
+/// Blocks that are to come of which it is reckoned that all may come at once, or a twenty-fifth of
 /// a second's where that is more. Many more are under way at high caps, and no such part of them
 /// comes at once (measured: three of those under way at 20 Mbit/s).
-const GROUPS_AT_ONCE: u64 = 4;
+const BLOCKS_AT_ONCE: u64 = 4;
 
 /// Says when something may be asked for.
 ///
@@ -38,12 +38,12 @@ impl ReceiveBudget {
     /// Under a cap in bytes a second. A fifth of the twentieth that may be above it is left to
     /// what nobody here counts.
     pub(super) fn new(cap: u64) -> Self {
-        let group = GROUP_BYTES as u64;
-        let bucket = Bucket::new(cap - (group / 2).min(cap / 8));
-        // Where a group takes long, it is most of what may be ahead of its time.
-        let burst = BURST.saturating_sub(bucket.time(group)).max(LATE);
+        let block = BLOCK_BYTES as u64;
+        let bucket = Bucket::new(cap - (block / 2).min(cap / 8));
+        // Where a block takes long, it is most of what may be ahead of its time.
+        let burst = BURST.saturating_sub(bucket.time(block)).max(LATE);
         let (bucket, most) = (bucket.with_burst(burst), cap.saturating_add(cap / 25));
-        let at_once = (GROUPS_AT_ONCE * group_on_the_wire()).max(cap / 25);
+        let at_once = (BLOCKS_AT_ONCE * block_on_the_wire()).max(cap / 25);
         let (came, unasked) = Default::default();
         Self { bucket, most, at_once, came, unasked, due: 0 }
     }
@@ -63,7 +63,7 @@ impl ReceiveBudget {
         // At the rate at which a second just does not get full. The pause after one that did would
         // come again with every second.
         let rate = self.bucket.rate();
-        let even = self.most.saturating_sub(self.due.min(self.at_once) + group_on_the_wire());
+        let even = self.most.saturating_sub(self.due.min(self.at_once) + block_on_the_wire());
         let even = LastSecond::rate(even).clamp(rate / 4 * 3, rate).max(1);
         self.bucket.draw(now, bytes.saturating_mul(rate) / even);
         self.due += bytes;
@@ -95,9 +95,9 @@ impl ReceiveBudget {
     }
 }
 
-/// What a whole group takes on the wire, in bytes.
-pub(super) fn group_on_the_wire() -> u64 {
-    Framing::TCP.sent(GROUP_BYTES)
+/// What a whole block takes on the wire, in bytes.
+pub(super) fn block_on_the_wire() -> u64 {
+    Framing::TCP.sent(BLOCK_BYTES)
 }
 
 /// What came within the last second, and a little longer.
@@ -170,7 +170,7 @@ mod tests {
     /// A cap of 8 Mbit/s, in bytes per second.
     const CAP: u64 = 1_000_000;
 
-    /// Asks for a group whenever there is room, `under_way` at most, each of which comes as much
+    /// Asks for a block whenever there is room, `under_way` at most, each of which comes as much
     /// later as `delays` say in turn. When they came.
     fn arrivals(cap: u64, under_way: usize, delays: &[Duration], until: Duration) -> Vec<Duration> {
         let (mut room, mut now) = (ReceiveBudget::new(cap), Duration::ZERO);
@@ -178,7 +178,7 @@ mod tests {
         for (delay, number) in delays.iter().cycle().zip(0..) {
             loop {
                 let begins = if coming.len() < under_way {
-                    room.begins(now, group_on_the_wire()).max(now)
+                    room.begins(now, block_on_the_wire()).max(now)
                 } else {
                     until
                 };
@@ -191,10 +191,10 @@ mod tests {
                     break;
                 }
                 coming.pop_first();
-                room.came(now, group_on_the_wire());
+                room.came(now, block_on_the_wire());
                 came.push(now);
             }
-            room.ask(now, group_on_the_wire());
+            room.ask(now, block_on_the_wire());
             coming.insert((now + *delay, number));
         }
         came
@@ -202,7 +202,7 @@ mod tests {
 
     fn busiest_second(came: &[Duration]) -> u64 {
         let within = |from| came.iter().filter(move |at| (from..from + SECOND).contains(*at)).count();
-        came.iter().map(|from| within(*from) as u64).max().unwrap_or(0) * group_on_the_wire()
+        came.iter().map(|from| within(*from) as u64).max().unwrap_or(0) * block_on_the_wire()
     }
 
     proptest! {
@@ -211,13 +211,13 @@ mod tests {
             cap in CAP..20 * CAP,
             delays in prop::collection::vec((0u64..700).prop_map(Duration::from_millis), 1..50),
         ) {
-            let came = arrivals(cap, GROUPS_AT_ONCE as usize, &delays, 10 * SECOND);
+            let came = arrivals(cap, BLOCKS_AT_ONCE as usize, &delays, 10 * SECOND);
             prop_assert!(busiest_second(&came) * 100 <= cap * 105, "{} under {cap}", busiest_second(&came));
         }
     }
 
     #[test]
-    fn caps_are_used_up_but_for_what_many_groups_under_way_may_bring_at_once() {
+    fn caps_are_used_up_but_for_what_many_blocks_under_way_may_bring_at_once() {
         for (cap, millis, least) in [
             (CAP, 20, 95),
             (CAP, 200, 80),
@@ -227,7 +227,7 @@ mod tests {
             (12 * CAP, 300, 95),
         ] {
             let came = arrivals(cap, 1000, &[Duration::from_millis(millis)], 20 * SECOND);
-            let percent = came.len() as u64 * group_on_the_wire() * 100 / (20 * cap);
+            let percent = came.len() as u64 * block_on_the_wire() * 100 / (20 * cap);
             assert!(percent >= least, "{percent} % of {cap} after {millis} ms");
         }
     }
@@ -235,16 +235,16 @@ mod tests {
     #[test]
     fn what_does_not_come_any_more_gives_its_room_back_and_what_was_cancelled_a_second_later() {
         let begins =
-            |room: &mut ReceiveBudget| room.begins(SECOND, group_on_the_wire()).saturating_sub(SECOND);
-        let mut room = ReceiveBudget::new(4 * group_on_the_wire());
-        room.due = 4 * group_on_the_wire();
+            |room: &mut ReceiveBudget| room.begins(SECOND, block_on_the_wire()).saturating_sub(SECOND);
+        let mut room = ReceiveBudget::new(4 * block_on_the_wire());
+        room.due = 4 * block_on_the_wire();
         // So many may not come within a second: only if nothing has come for one is it reckoned
         // that they are late.
-        room.came(SECOND, group_on_the_wire());
+        room.came(SECOND, block_on_the_wire());
         assert!(begins(&mut room) >= SECOND);
-        room.given_up(3 * group_on_the_wire());
+        room.given_up(3 * block_on_the_wire());
         assert!(begins(&mut room) < SECOND / 2);
-        room.came(SECOND, 3 * group_on_the_wire());
+        room.came(SECOND, 3 * block_on_the_wire());
         assert!(begins(&mut room) >= SECOND);
     }
 
@@ -252,10 +252,10 @@ mod tests {
     fn what_nobody_asked_for_takes_half_at_most() {
         let mut room = ReceiveBudget::new(CAP);
         room.came_unasked(SECOND, 10 * CAP);
-        room.came(SECOND, group_on_the_wire());
+        room.came(SECOND, block_on_the_wire());
         assert!(
-            room.fits(SECOND, CAP / 2 - group_on_the_wire())
-                && !room.fits(SECOND, CAP * 3 / 5 - group_on_the_wire())
+            room.fits(SECOND, CAP / 2 - block_on_the_wire())
+                && !room.fits(SECOND, CAP * 3 / 5 - block_on_the_wire())
         );
     }
 }

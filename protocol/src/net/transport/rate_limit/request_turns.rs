@@ -5,7 +5,7 @@
 //! one second. So all who ask stand in one queue, and whoever is first waits until there is
 //! [room](super::receive_budget) for what it asks for.
 
-use super::receive_budget::{ReceiveBudget, group_on_the_wire};
+use super::receive_budget::{ReceiveBudget, block_on_the_wire};
 use super::wire_overhead::Framing;
 use super::{Pacing, Shared};
 use std::sync::{Mutex, MutexGuard as Held, PoisonError};
@@ -33,7 +33,7 @@ impl Asking {
         Self { first: tokio::sync::Mutex::default(), room: Mutex::new(ReceiveBudget::new(cap.unwrap_or(0))) }
     }
 
-    /// Goes over to another cap. What was taken at the old one is forgotten: a group may have taken hours.
+    /// Goes over to another cap. What was taken at the old one is forgotten: a block may have taken hours.
     pub(super) fn restart(&self, cap: Option<u64>) {
         *self.room() = ReceiveBudget::new(cap.unwrap_or(0));
     }
@@ -52,7 +52,7 @@ impl Asking {
         loop {
             let Some(cap) = shared.download.cap() else { return free };
             let now = shared.now();
-            let due = self.room().begins(now, group_on_the_wire());
+            let due = self.room().begins(now, block_on_the_wire());
             if due <= now {
                 let left = u128::from(cap) * AT_ONCE.as_millis() / 1000;
                 let left = u64::try_from(left).unwrap_or(u64::MAX);
@@ -136,7 +136,7 @@ impl Drop for OutstandingBytes {
     }
 }
 
-/// What so many bytes of a group take on the wire.
+/// What so many bytes of a block take on the wire.
 fn wire_bytes(bytes: u64) -> u64 {
     Framing::TCP.sent(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
@@ -152,15 +152,15 @@ mod tests {
 
     /// A cap of 100 Mbit/s, in bytes per second.
     const CAP: u64 = 12_500_000;
-    const GROUP: u64 = 64 << 10;
+    const BLOCK: u64 = 64 << 10;
 
-    /// Asks for `groups`, which come at once, and notes when.
-    async fn ask(pacing: &Pacing, groups: usize, asked: &RefCell<Vec<Instant>>) {
-        let (mut left, mut due) = (groups, pacing.due());
+    /// Asks for `blocks`, which come at once, and notes when.
+    async fn ask(pacing: &Pacing, blocks: usize, asked: &RefCell<Vec<Instant>>) {
+        let (mut left, mut due) = (blocks, pacing.due());
         while left > 0 {
             let mut turn = pacing.turn_to_ask().await;
-            while left > 0 && turn.draw(&mut due, GROUP) {
-                due.came(GROUP);
+            while left > 0 && turn.draw(&mut due, BLOCK) {
+                due.came(BLOCK);
                 asked.borrow_mut().push(Instant::now());
                 left -= 1;
             }
@@ -175,7 +175,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_together_ask_for_no_more_than_the_cap_and_a_twentieth_in_any_second() {
-        // At the last one a group is 6.9 % of a second.
+        // At the last one a block is 6.9 % of a second.
         for cap in [CAP, CAP / 5, CAP * 2 / 25] {
             let (pacing, asked) = (Pacing::new(None, Some(cap)), RefCell::default());
             tokio::time::sleep(Duration::from_secs(60)).await;
@@ -183,11 +183,11 @@ mod tests {
             futures::future::join_all((0..8).map(|_| ask(&pacing, 64, &asked))).await;
             let asked = asked.into_inner();
             assert_eq!(asked.len(), 8 * 64);
-            let (group, free) = (Framing::TCP.sent(GROUP as usize), GROUP / 2);
-            let (least, most) = ((cap - free) / group, cap * 105 / 100 / group);
+            let (block, free) = (Framing::TCP.sent(BLOCK as usize), BLOCK / 2);
+            let (least, most) = ((cap - free) / block, cap * 105 / 100 / block);
             let busiest = busiest_second(&asked);
-            assert!((least..=most).contains(&busiest), "{busiest} groups in a second, of {least} to {most}");
-            let due = Duration::from_secs_f64((8 * 64 * group) as f64 / (cap - free) as f64);
+            assert!((least..=most).contains(&busiest), "{busiest} blocks in a second, of {least} to {most}");
+            let due = Duration::from_secs_f64((8 * 64 * block) as f64 / (cap - free) as f64);
             assert!(start.elapsed() < due + Duration::from_millis(20), "{:?} of {due:?}", start.elapsed());
         }
     }
@@ -199,7 +199,7 @@ mod tests {
         let _ = tokio::time::timeout(Duration::from_secs(5), all).await;
         let shares = asked.iter().map(|asked| asked.borrow().len());
         let (least, most) = (shares.clone().min().unwrap(), shares.max().unwrap());
-        // Four groups a turn, and whoever came first had a turn before the others were there.
+        // Four blocks a turn, and whoever came first had a turn before the others were there.
         assert!(least > 100 && most - least <= 8, "{least} to {most}");
     }
 
@@ -207,7 +207,7 @@ mod tests {
     async fn what_is_longer_than_a_turn_is_asked_for_alone() {
         let pacing = Pacing::new(None, Some(1000));
         let (mut turn, mut due) = (pacing.turn_to_ask().await, pacing.due());
-        assert!(turn.draw(&mut due, GROUP) && !turn.draw(&mut due, 1));
+        assert!(turn.draw(&mut due, BLOCK) && !turn.draw(&mut due, 1));
         drop(turn);
         let start = Instant::now();
         pacing.turn_to_ask().await;
@@ -247,10 +247,10 @@ mod tests {
         pacing.came_unasked(1 << 40);
         let _ = tokio::time::timeout(Duration::from_secs(4), ask(&pacing, 10_000, &asked)).await;
         let asked = asked.into_inner().len() as u64;
-        let half = 4 * CAP / 2 / GROUP;
+        let half = 4 * CAP / 2 / BLOCK;
         assert!(
             (half * 94 / 100..=half * 105 / 100).contains(&asked),
-            "{asked} groups, half of the cap are {half}"
+            "{asked} blocks, half of the cap are {half}"
         );
     }
 
@@ -258,9 +258,9 @@ mod tests {
     async fn without_a_cap_nobody_waits_and_one_that_is_lifted_is_heard_of() {
         let pacing = Pacing::new(None, None);
         let (mut turn, mut due) = (pacing.turn_to_ask().now_or_never().expect("at once"), pacing.due());
-        assert!((0..1000).all(|_| turn.draw(&mut due, GROUP)));
+        assert!((0..1000).all(|_| turn.draw(&mut due, BLOCK)));
         pacing.set_max_download(Some(1));
-        assert!(pacing.turn_to_ask().await.draw(&mut due, GROUP));
+        assert!(pacing.turn_to_ask().await.draw(&mut due, BLOCK));
         let start = Instant::now();
         let (lifted, ..) = tokio::join!(pacing.turn_to_ask(), async {
             tokio::time::sleep(Duration::from_secs(10)).await;
@@ -268,7 +268,7 @@ mod tests {
         });
         drop(lifted);
         pacing.set_max_download(Some(CAP));
-        assert!(pacing.turn_to_ask().await.draw(&mut due, GROUP));
+        assert!(pacing.turn_to_ask().await.draw(&mut due, BLOCK));
         assert!(start.elapsed() < Duration::from_secs(11), "{:?}", start.elapsed());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::snapshot::blocks::GROUP_BYTES;
+use crate::snapshot::blocks::BLOCK_BYTES;
 
 /// What may be drawn ahead of time after a pause, as time: 2.5 % of a second's bytes.
 pub(super) const BURST: Duration = Duration::from_millis(25);
@@ -14,9 +14,9 @@ const TURN: Duration = Duration::from_millis(6);
 /// The smallest draw: what one packet carries.
 const SMALLEST_DRAW: usize = 1400;
 
-/// The largest draw, however high the cap: a group and the words around it, so that they leave as
-/// one. Each piece of a group costs its sender and its receiver a wake, and a timer.
-const LARGEST_DRAW: usize = GROUP_BYTES + 512;
+/// The largest draw, however high the cap: a block and the words around it, so that they leave as
+/// one. Each piece of a block costs its sender and its receiver a wake, and a timer.
+const LARGEST_DRAW: usize = BLOCK_BYTES + 512;
 
 /// Says when bytes may pass so that they keep to a rate. Instants are durations since a common start.
 ///
