@@ -31,7 +31,7 @@ use crate::common::paced_log;
 use crate::common::workload::Workload;
 use crate::fleet::Fleet;
 use crate::intake::admission::Admission;
-use crate::intake::coordinator::Desk;
+use crate::intake::coordinator::Coordinator;
 use crate::verification::panel::PanelConfig;
 use crate::verification::sampling_audit::SamplingAudit;
 use delivery::UnderWay;
@@ -80,7 +80,7 @@ pub struct SharedState {
     secret: [u8; 32],
     /// Groups that are judged now.
     under_way: UnderWay,
-    desk: Mutex<Desk>,
+    coordinator: Mutex<Coordinator>,
     arrived: Condvar,
     fleet: Mutex<Fleet>,
     /// The newest that were published, at most `keep_versions`.
@@ -96,12 +96,12 @@ impl SharedState {
         charter: Signed<Charter>,
         key: NodeKey,
         admission: Admission,
-        desk: Desk,
+        coordinator: Coordinator,
         fleet: Fleet,
         keep_versions: usize,
     ) -> Self {
-        let epoch = desk.epoch();
-        let (desk, fleet) = (Mutex::new(desk), Mutex::new(fleet));
+        let epoch = coordinator.epoch();
+        let (coordinator, fleet) = (Mutex::new(coordinator), Mutex::new(fleet));
         let (manifests, ended) = (Mutex::new(VecDeque::new()), Mutex::new(false));
         let (arrived, audit) = (Condvar::new(), None);
         let secret = *ContentId::of(&key.sign(LOOK_SEED).to_bytes()).as_bytes();
@@ -116,7 +116,7 @@ impl SharedState {
             verifiers,
             secret,
             under_way: UnderWay::default(),
-            desk,
+            coordinator,
             arrived,
             fleet,
             manifests,
@@ -137,16 +137,16 @@ impl SharedState {
     fn judged(&self, verdicts: Vec<(PublicKey, bool)>) {
         let now = clock::now();
         let silenced: Vec<PublicKey> = {
-            let mut desk = self.desk();
-            let silenced = verdicts.into_iter().filter(|(key, right)| desk.judged(now, *key, *right));
+            let mut coordinator = self.coordinator();
+            let silenced = verdicts.into_iter().filter(|(key, right)| coordinator.judged(now, *key, *right));
             silenced.map(|(key, _)| key).collect()
         };
         silenced.iter().for_each(|key| self.verifiers.gone(key));
     }
 
-    /// The desk. Held briefly: computing rewards happens outside.
-    pub fn desk(&self) -> MutexGuard<'_, Desk> {
-        lock(&self.desk)
+    /// The coordinator, locked. The lock is held briefly: computing rewards happens outside.
+    pub fn coordinator(&self) -> MutexGuard<'_, Coordinator> {
+        lock(&self.coordinator)
     }
 
     /// The fleet, locked; held briefly, as heartbeats wait for it.
@@ -155,8 +155,14 @@ impl SharedState {
     }
 
     /// Waits until groups may have arrived, at most `longest`.
-    pub fn wait_for_groups<'a>(&self, desk: MutexGuard<'a, Desk>, longest: Duration) -> MutexGuard<'a, Desk> {
-        self.arrived.wait_timeout(desk, longest).map_or_else(|e| e.into_inner().0, |(desk, _)| desk)
+    pub fn wait_for_groups<'a>(
+        &self,
+        coordinator: MutexGuard<'a, Coordinator>,
+        longest: Duration,
+    ) -> MutexGuard<'a, Coordinator> {
+        self.arrived
+            .wait_timeout(coordinator, longest)
+            .map_or_else(|e| e.into_inner().0, |(coordinator, _)| coordinator)
     }
 
     fn groups_arrived(&self) {
@@ -194,7 +200,7 @@ impl SharedState {
 
     /// Tells that the policy is now at `version`.
     pub fn at(&self, version: PolicyVersion) {
-        self.desk().at(version);
+        self.coordinator().at(version);
         self.verifiers.at(clock::now(), version);
     }
 
@@ -259,7 +265,7 @@ async fn sweep(shared: Arc<SharedState>, snapshots: Snapshots) {
         tokio::time::sleep(SWEEP_EVERY).await;
         let now = clock::now();
         let holders: Vec<PublicKey> = match back_by.take_if(|by| *by <= now) {
-            Some(_) => shared.desk().holders().copied().collect(),
+            Some(_) => shared.coordinator().holders().copied().collect(),
             None => Vec::new(),
         };
         let (gone, consumers, leaves) = {
@@ -283,11 +289,11 @@ async fn sweep(shared: Arc<SharedState>, snapshots: Snapshots) {
             for node in &gone {
                 paced_log::line("gone", &format!("node {} is gone; its orders are free", node.short()));
             }
-            shared.desk().nodes_gone(&gone);
+            shared.coordinator().nodes_gone(&gone);
         }
         // A change of standing waits for the disk.
         let keeping = shared.clone();
-        let kept = tokio::task::spawn_blocking(move || keeping.desk().keep_record()).await;
+        let kept = tokio::task::spawn_blocking(move || keeping.coordinator().keep_record()).await;
         if let Ok(Err(error)) = kept {
             tracing::error!(%error, "the record of peers cannot be written");
         }

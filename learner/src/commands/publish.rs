@@ -1,7 +1,8 @@
 //! `echo-learner publish`: a real learner's network around policies that are already there.
 //!
-//! Control service, fleet, publisher and chunk service are those of a training run; only the desk
-//! is closed, so that nobody gets work. What a broadcast took is what it will take in training.
+//! Control service, fleet, publisher and chunk service are those of a training run. Only the
+//! coordinator is closed, so that nobody gets work. What a broadcast took is what it will take in
+//! training.
 
 mod observer;
 mod report;
@@ -95,7 +96,7 @@ pub async fn rehearse(founded: Founded, plan: &RehearsalPlan, signals: &Signals)
         &host,
     )?;
     let shared = Arc::new(shared);
-    shared.desk().close()?;
+    shared.coordinator().close()?;
     let mut serving =
         tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
     let finding = tokio::spawn(stay_found(

@@ -5,7 +5,7 @@ use crate::config::{ModelSection, RunConfig, RunSection, TaskEntry, TinySection}
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::intake::admission::{Admission, AdmissionTally};
 use crate::intake::buffer::BufferLimits;
-use crate::intake::coordinator::{Desk, DeskConfig};
+use crate::intake::coordinator::{Coordinator, CoordinatorConfig};
 use crate::intake::filter::Filter;
 use crate::intake::leases::LeaseConfig;
 use crate::reputation::{Owners, RecordConfig};
@@ -42,7 +42,7 @@ pub(crate) fn shared_over(
     let (run, key) = (workload.run, NodeKey::from_secret([1; 32]));
     let charter = Signed::sign(&workload.charter, &key).unwrap();
     let admission = Admission::new(run, &workload.charter, workload.mix.clone(), workload.clone());
-    let desk = DeskConfig {
+    let coordinator = CoordinatorConfig {
         leases: LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 },
         limits: BufferLimits::default(),
         filter: Filter::default(),
@@ -50,8 +50,15 @@ pub(crate) fn shared_over(
         groups_per_update,
         record: RecordConfig::default(),
     };
-    let desk =
-        Desk::open(store, desk, UnixMillis(0), PolicyVersion(0), AdmissionTally::default(), None).unwrap();
+    let coordinator = Coordinator::open(
+        store,
+        coordinator,
+        UnixMillis(0),
+        PolicyVersion(0),
+        AdmissionTally::default(),
+        None,
+    )
+    .unwrap();
     let fleet = FleetConfig {
         mode: DisseminationMode::Echo,
         uplink: UNKNOWN_UPLINK,
@@ -60,7 +67,7 @@ pub(crate) fn shared_over(
         seed: [0; 32],
     };
     let fleet = Fleet::new(Peer { key: key.public(), addresses: Vec::new() }, fleet);
-    SharedState::new(workload, charter, key, admission, desk, fleet, 3)
+    SharedState::new(workload, charter, key, admission, coordinator, fleet, 3)
 }
 
 /// A one-layer model on one-digit sums, with random weights.

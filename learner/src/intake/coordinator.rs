@@ -1,5 +1,5 @@
-//! The coordinator of the intake ([`Desk`]): lease book, replay buffer and tally, which are only
-//! ever changed together.
+//! The intake's coordinator: lease book, replay buffer, record and tally, which change together
+//! under one lock.
 
 mod reply;
 mod state;
@@ -29,15 +29,15 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 pub use reply::UnsignedReply;
-pub use state::DeskState;
+pub use state::CoordinatorState;
 
 /// Milliseconds between two log lines about orders that nodes cannot do: a task that always fails
 /// would write one for each.
 const COMPLAIN_EVERY_MS: u64 = 30_000;
 
-/// Why the desk cannot work.
+/// Why the coordinator cannot work.
 #[derive(Debug, thiserror::Error)]
-pub enum DeskError {
+pub enum CoordinatorError {
     /// The replay buffer refused or failed.
     #[error(transparent)]
     Buffer(#[from] BufferError),
@@ -89,9 +89,9 @@ pub struct LeaseRequest {
     pub last: Option<HeldOrder>,
 }
 
-/// The numbers of a desk.
+/// The numbers of a coordinator.
 #[derive(Clone, Copy, Debug)]
-pub struct DeskConfig {
+pub struct CoordinatorConfig {
     /// How long leases run, and how many orders a node may hold.
     pub leases: LeaseConfig,
     /// How much may wait.
@@ -107,7 +107,7 @@ pub struct DeskConfig {
 }
 
 /// Leases, buffer, record and counters of a run.
-pub struct Desk {
+pub struct Coordinator {
     book: LeaseBook,
     journal: LeaseJournal,
     buffer: ReplayBuffer,
@@ -124,19 +124,19 @@ pub struct Desk {
     failure: Option<BufferError>,
 }
 
-impl Desk {
-    /// Opens the desk of a run that stands at `version`, as the store remembers it, and begins a new epoch;
-    /// `tally` is what was counted so far, as far as it is on record. A store that remembers nothing is made
-    /// from `checkpoint`, what was the state at this version.
+impl Coordinator {
+    /// Opens the coordinator of a run that stands at `version`, as the store remembers it, and begins
+    /// a new epoch. `tally` is what was counted so far, as far as it is on record. A store that
+    /// remembers nothing is made from `checkpoint`, the state at this version.
     pub fn open(
         store: Arc<dyn Store>,
-        config: DeskConfig,
+        config: CoordinatorConfig,
         now: UnixMillis,
         version: PolicyVersion,
         tally: AdmissionTally,
-        checkpoint: Option<&DeskState>,
-    ) -> Result<Self, DeskError> {
-        let DeskConfig { leases, limits, filter, staleness, groups_per_update, record } = config;
+        checkpoint: Option<&CoordinatorState>,
+    ) -> Result<Self, CoordinatorError> {
+        let CoordinatorConfig { leases, limits, filter, staleness, groups_per_update, record } = config;
         let restored = state::prepare(&store, &config, version, checkpoint)?;
         let mut buffer = ReplayBuffer::open(store.clone(), limits)?.with_filter(filter);
         let record_journal = RecordJournal::new(store.clone());
@@ -154,7 +154,7 @@ impl Desk {
         // The record of an earlier process ends before its last groups do.
         let tally = AdmissionTally { accepted: buffer.totals().acknowledged.groups, ..tally };
         let journal = LeaseJournal::new(store);
-        let known = |counter| Ok::<_, DeskError>(buffer.status(counter)?.is_some());
+        let known = |counter| Ok::<_, CoordinatorError>(buffer.status(counter)?.is_some());
         let mut book = match journal.load(leases.run, known)? {
             Some(snapshot) => LeaseBook::restore(leases, snapshot, now)?,
             None => LeaseBook::new(leases),
@@ -184,8 +184,8 @@ impl Desk {
 
     /// Grants orders as wished, as far as AReaL's admission rule allows; or again what was granted
     /// and has not reached the node. The leases may leave the learner when what
-    /// [`Desk::write_leases`] writes is durable. A node whose policy will be too old when its work
-    /// comes in gets none ([`Staleness::serves`]).
+    /// [`Coordinator::write_leases`] writes is durable. A node whose policy will be too old when its
+    /// work comes in gets none ([`Staleness::serves`]).
     pub fn grant(&mut self, now: UnixMillis, wish: &LeaseRequest) -> Vec<Lease> {
         let LeaseRequest { node, installed, orders, last } = *wish;
         let fresh = installed.is_some_and(|version| self.staleness.serves(version, self.progress.current));
@@ -227,8 +227,8 @@ impl Desk {
         }
     }
 
-    /// Writes what was granted so far. The disk is waited for without the desk;
-    /// afterwards [`Desk::leased`] is due.
+    /// Writes what was granted so far. The caller waits for the disk without the coordinator's lock,
+    /// and then calls [`Coordinator::leased`].
     ///
     /// # Errors
     /// When the store fails; the next call writes the same again.
@@ -249,7 +249,7 @@ impl Desk {
         node: PublicKey,
         installed: Option<PolicyVersion>,
         orders: u32,
-    ) -> Result<Vec<Lease>, DeskError> {
+    ) -> Result<Vec<Lease>, CoordinatorError> {
         use echo_protocol::work::lease::LeaseId;
 
         // To nodes that every answer has reached.
@@ -300,8 +300,8 @@ impl Desk {
     }
 
     /// Takes judged groups in and writes them together. Nothing is acknowledged before
-    /// [`Desk::acknowledge`] was told that they are durable; the disk is waited for in
-    /// between, without the desk.
+    /// [`Coordinator::acknowledge`] was told that they are durable. In between the caller waits for
+    /// the disk, without the coordinator's lock.
     pub fn admit(
         &mut self,
         now: UnixMillis,
@@ -366,7 +366,7 @@ impl Desk {
         replies
     }
 
-    /// Notes that the store has failed: [`Desk::batch`] says so, and the learner ends.
+    /// Notes that the store has failed: [`Coordinator::batch`] says so, and the learner ends.
     pub fn disk_failed(&mut self, error: ObjectStoreError) {
         self.failure.get_or_insert(error.into());
     }
@@ -468,7 +468,7 @@ impl Desk {
     ///
     /// # Errors
     /// When the store fails; the next call writes it.
-    pub fn keep_record(&mut self) -> Result<(), DeskError> {
+    pub fn keep_record(&mut self) -> Result<(), CoordinatorError> {
         let urgent = self.record.is_urgent();
         self.record_journal.save(&mut self.record, &[])?;
         if urgent {
@@ -488,7 +488,7 @@ impl Desk {
     /// # Errors
     /// When the store fails, or has failed before: what a failed flush left on the disk is known
     /// only to a process that reads it anew.
-    pub fn batch(&mut self, version: PolicyVersion) -> Result<Option<Vec<StoredGroup>>, DeskError> {
+    pub fn batch(&mut self, version: PolicyVersion) -> Result<Option<Vec<StoredGroup>>, CoordinatorError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
         }
@@ -509,14 +509,14 @@ impl Desk {
     }
 
     /// Says that no checkpoint before `version` will ever be resumed from.
-    pub fn settle(&mut self, version: PolicyVersion) -> Result<(), DeskError> {
+    pub fn settle(&mut self, version: PolicyVersion) -> Result<(), CoordinatorError> {
         self.buffer.settle(version)?;
         Ok(self.buffer.forget(self.book.settled_below())?)
     }
 
     /// Ends the run: nothing is leased or accepted any more, and what still waits is dropped on the
     /// record. Batches stay as long as an older checkpoint may be fallen back on.
-    pub fn close(&mut self) -> Result<(), DeskError> {
+    pub fn close(&mut self) -> Result<(), CoordinatorError> {
         self.closed = true;
         Ok(self.buffer.drop_waiting(DropReason::RunEnded)?)
     }
@@ -537,7 +537,7 @@ impl Desk {
         self.groups_per_update
     }
 
-    /// The epoch that began when the desk was opened.
+    /// The epoch that began when the coordinator was opened.
     pub fn epoch(&self) -> Epoch {
         self.book.epoch()
     }

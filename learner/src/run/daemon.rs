@@ -109,7 +109,7 @@ fn open_shared(founded: Founded, past: &Past, host: &Host) -> anyhow::Result<Arc
     let database = Arc::new(SledStore::open(&dir.database())?);
     let state = past.state.as_ref();
     let shared = Arc::new(shared(founded, database, past.version, past.tally.clone(), state, host)?);
-    if state.is_none() && shared.desk().has_begun() {
+    if state.is_none() && shared.coordinator().has_begun() {
         return Err(no_checkpoint(&dir, store.as_deref(), &dir.database(), "handed out orders"));
     }
     Ok(shared)
@@ -122,7 +122,7 @@ async fn restore(shared: &SharedState, past: &mut Past, journal: &Path) -> Vec<(
     let (state, again) = (past.state.take(), std::mem::take(&mut past.again));
     // Also where the database does not know of them, because it was lost: nodes hold them, and are
     // told to wait for them.
-    again.newest().into_iter().for_each(|published| shared.desk().published(published));
+    again.newest().into_iter().for_each(|published| shared.coordinator().published(published));
     if let (Some(audit), Some(state)) = (&shared.audit, &state) {
         recall(audit, &shared.workload, &past.checkpoints, state.version, again).await;
     }
@@ -193,7 +193,7 @@ impl Service {
         drop(self.snapshots);
         self.host.shutdown().await;
         moderation::list(shared, &dir.peers(), None);
-        if let Err(error) = shared.desk().keep_record() {
+        if let Err(error) = shared.coordinator().keep_record() {
             tracing::warn!(%error, "what was learned of peers in the last moment is not kept");
         }
         let _ = self.serving.await;

@@ -26,11 +26,11 @@ pub fn conclude(shared: &SharedState, dir: &RunDir, last: &Checkpoint) -> anyhow
     replace_policy(&dir.policy(), |draft| {
         export_policy(draft, &shared.workload, &weights, tokenizer.as_deref())
     })?;
-    let desk = shared.desk();
+    let coordinator = shared.coordinator();
     let refused: BTreeMap<String, u64> =
-        desk.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
+        coordinator.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
     let summary =
-        RunSummary::of(&dir.metrics(), desk.totals(), &refused, shared.workload.charter.group_size)?;
+        RunSummary::of(&dir.metrics(), coordinator.totals(), &refused, shared.workload.charter.group_size)?;
     write_whole(&dir.summary(), &serde_json::to_vec_pretty(&summary)?)?;
     tracing::info!(
         "finished · held-out accuracy {} → {} · policy in {}",

@@ -8,7 +8,7 @@
 //! of the optimizer's state.
 
 use crate::common::workload::dtype;
-use crate::intake::coordinator::DeskError;
+use crate::intake::coordinator::CoordinatorError;
 use crate::publishing::checkpoint::{CheckpointError, CheckpointState, Checkpoints};
 use crate::publishing::snapshots::PublicationRow;
 use crate::publishing::snapshots::{PublishError, Publisher};
@@ -56,9 +56,9 @@ pub enum ReleaseError {
     /// The snapshot cannot be cut or signed.
     #[error(transparent)]
     Publish(#[from] PublishError),
-    /// The desk could not settle the batches that checkpoints cover, as the store failed.
+    /// The coordinator could not settle the batches that checkpoints cover, as the store failed.
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Coordinator(#[from] CoordinatorError),
     /// A thread that panicked.
     #[error("the releasing thread has ended; this is a bug: please report the log above")]
     Gone,
@@ -261,7 +261,7 @@ impl Releaser {
         tracing::debug!("writing the checkpoint of {version}");
         self.runtime.block_on(self.checkpoints.write(state, weights, optimizer))?;
         if let Some(oldest) = self.runtime.block_on(self.checkpoints.oldest())? {
-            self.shared.desk().settle(oldest)?;
+            self.shared.coordinator().settle(oldest)?;
         }
         tracing::debug!("wrote the checkpoint of {version} in {:.0} ms", since.elapsed().as_secs_f64() * 1e3);
         Ok(())
@@ -288,7 +288,7 @@ impl Releaser {
             let rounded = audit.as_nodes_have_it(weights)?;
             audit.publish(VersionWeights::new(version.0, &workload.model, rounded)?);
         }
-        self.shared.desk().published(version);
+        self.shared.coordinator().published(version);
         (self.announce)(publication.manifest, publication.signed);
         Ok(Some(PublicationRow { release_s: since.elapsed().as_secs_f64(), ..publication.row }))
     }

@@ -139,9 +139,9 @@ fn last_evaluation(mut rows: Vec<EvaluationRow>, state: Option<&CheckpointState>
 }
 
 /// What the earlier processes of this run counted, as far as it is on record. What was accepted
-/// since then, the desk finds in its store.
+/// since then, the coordinator finds in its store.
 fn last_tally(rows: &[UpdateRow], state: Option<&CheckpointState>) -> AdmissionTally {
-    let counted = state.map(|state| state.desk.tally.clone()).unwrap_or_default();
+    let counted = state.map(|state| state.coordinator.tally.clone()).unwrap_or_default();
     let Some(row) = rows.last().filter(|row| row.accepted >= counted.accepted) else { return counted };
     let reasons = echo_protocol::work::submission::RefuseReason::ALL;
     let refused = reasons.into_iter().filter_map(|reason| Some((reason, *row.refused.get(reason.name())?)));

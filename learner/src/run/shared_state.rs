@@ -3,7 +3,7 @@
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::founding::Founded;
 use crate::intake::admission::{Admission, AdmissionTally};
-use crate::intake::coordinator::{Desk, DeskConfig};
+use crate::intake::coordinator::{Coordinator, CoordinatorConfig};
 use crate::intake::leases::LeaseConfig;
 use crate::publishing::checkpoint::CheckpointState;
 use crate::server::SharedState;
@@ -35,7 +35,7 @@ pub(crate) fn shared(
         lifetime_ms: config.fleet.lease_s.saturating_mul(1000),
         max_open_per_node: u64::from(config.fleet.orders_per_node),
     };
-    let desk = DeskConfig {
+    let coordinator = CoordinatorConfig {
         leases,
         limits: config.buffer.limits(),
         filter: config.train.filter(),
@@ -43,7 +43,14 @@ pub(crate) fn shared(
         groups_per_update: config.train.groups_per_update,
         record: config.record.config(),
     };
-    let desk = Desk::open(store, desk, clock::now(), version, tally, checkpoint.map(|state| &state.desk))?;
+    let coordinator = Coordinator::open(
+        store,
+        coordinator,
+        clock::now(),
+        version,
+        tally,
+        checkpoint.map(|state| &state.coordinator),
+    )?;
     let admission = Admission::new(workload.run, &workload.charter, workload.mix.clone(), workload.clone())
         .taking(&config.admission.precisions);
     let mut addresses: Vec<String> = host.listen_addrs().iter().map(Multiaddr::to_string).collect();
@@ -63,7 +70,7 @@ pub(crate) fn shared(
     let audit = config.admission.audit;
     let audit = audit.then(|| SamplingAudit::new(workload.clone(), dir.path(), max_copy_bytes));
     let panel = config.verify.config();
-    let shared = SharedState::new(workload, charter, key, admission, desk, fleet, keep_versions);
+    let shared = SharedState::new(workload, charter, key, admission, coordinator, fleet, keep_versions);
     Ok(match audit {
         Some(audit) => shared.audited(audit, panel),
         None => shared,

@@ -7,7 +7,7 @@ mod waiting;
 
 use crate::common::paced_log;
 use crate::intake::buffer::StoredGroup;
-use crate::intake::coordinator::DeskError;
+use crate::intake::coordinator::CoordinatorError;
 use crate::intake::filter::Starvation;
 use crate::publishing::checkpoint::CheckpointState;
 use crate::publishing::snapshots::PublicationRow;
@@ -51,7 +51,7 @@ pub enum LearningError {
     Release(#[from] ReleaseError),
     /// A batch could not be formed or settled, as the store failed.
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Coordinator(#[from] CoordinatorError),
     /// `metrics.jsonl` cannot be written; it is the run's record, so the run ends.
     #[error("metrics.jsonl: {0} (is the disk full?)")]
     Metrics(std::io::Error),
@@ -199,7 +199,7 @@ impl Learning {
                 }
                 RunStep::Finish(_) => {
                     self.wait_for_releases()?;
-                    self.shared.desk().close()?;
+                    self.shared.coordinator().close()?;
                     return Ok(TrainingEnd::Finished);
                 }
             }
@@ -229,10 +229,10 @@ impl Learning {
         }
         self.wait_for_releases()?;
         let updates = self.trainer.optimizer().updates();
-        let desk = self.shared.desk().state(version);
+        let coordinator = self.shared.coordinator().state(version);
         let fleet = self.shared.fleet().view();
         let (run, evaluated) = (self.shared.workload.run, self.evaluated.clone());
-        let state = CheckpointState::new(run, version, evaluated, updates, desk, fleet);
+        let state = CheckpointState::new(run, version, evaluated, updates, coordinator, fleet);
         Ok(self.releases.checkpoint(state, &self.trainer)?)
     }
 
@@ -250,31 +250,31 @@ impl Learning {
     ) -> Result<Option<(Vec<StoredGroup>, f64)>, LearningError> {
         let shared = self.shared.clone();
         shared.at(version);
-        let mut desk = shared.desk();
-        let mut starvation = Starvation::new(desk.filtered(), desk.groups_per_update());
-        let mut waiting = Waiting::new(version, &desk);
+        let mut coordinator = shared.coordinator();
+        let mut starvation = Starvation::new(coordinator.filtered(), coordinator.groups_per_update());
+        let mut waiting = Waiting::new(version, &coordinator);
         let since = Instant::now();
         while !self.stop.is_cancelled() {
             // What it takes to form the batch, once its groups are there, is no wait.
             let waited = since.elapsed().as_secs_f64();
-            if let Some(batch) = desk.batch(version)? {
+            if let Some(batch) = coordinator.batch(version)? {
                 return Ok(Some((batch, waited)));
             }
-            if let Some(dropped) = starvation.look(desk.filtered()) {
+            if let Some(dropped) = starvation.look(coordinator.filtered()) {
                 tracing::warn!(
                     "[train.filter] has dropped {dropped} groups since this batch was begun: the policy answers nearly all \
                      orders right, or nearly none. Lengthen [warmup] or change the task; or widen pass_rate, or set dynamic = false"
                 );
             }
-            drop(shared.wait_for_groups(desk, LOOK_UP_EVERY));
+            drop(shared.wait_for_groups(coordinator, LOOK_UP_EVERY));
             // What could not be released would be waited for in vain.
             self.look_at_releases()?;
             let waited = since.elapsed();
             if waiting.is_due(waited) {
                 let hands = Hands::of(&shared.fleet(), &shared.workload.charter.staleness, version);
-                tracing::info!("{}", waiting.text(waited, &shared.desk(), hands));
+                tracing::info!("{}", waiting.text(waited, &shared.coordinator(), hands));
             }
-            desk = shared.desk();
+            coordinator = shared.coordinator();
         }
         Ok(None)
     }
@@ -338,11 +338,12 @@ impl Learning {
         }
         drop(fleet);
         row.unaudited = self.shared.audit.as_ref().map_or(0, SamplingAudit::unaudited);
-        let desk = self.shared.desk();
-        row.accepted = desk.tally().accepted;
-        row.refused = desk.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
-        row.looks = desk.tally().looks;
-        let dropped = desk.totals().dropped.iter();
+        let coordinator = self.shared.coordinator();
+        row.accepted = coordinator.tally().accepted;
+        row.refused =
+            coordinator.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
+        row.looks = coordinator.tally().looks;
+        let dropped = coordinator.totals().dropped.iter();
         row.dropped = dropped.map(|(reason, count)| (reason.name().to_owned(), count.groups)).collect();
     }
 

@@ -31,7 +31,7 @@ pub(super) async fn answer(shared: Arc<SharedState>, mut events: HostEvents) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let turns = RequestCounts::default();
     let granting = Arc::new(Granting::start(shared.clone()));
-    // The desk may be waiting for the disk.
+    // The coordinator may be waiting for the disk.
     let (moves, moved) = mpsc::channel(MOVES);
     let noting = shared.clone();
     tokio::task::spawn_blocking(move || note(&noting, moved));
@@ -86,10 +86,10 @@ fn note(shared: &SharedState, mut moves: mpsc::Receiver<(PublicKey, Move)>) {
     while let Some((node, moved)) = moves.blocking_recv() {
         match moved {
             Move::Connected(network) => {
-                shared.desk().connected(node, network);
+                shared.coordinator().connected(node, network);
                 shared.locate(&node);
             }
-            Move::Gone => shared.desk().disconnected(&node),
+            Move::Gone => shared.coordinator().disconnected(&node),
         }
     }
 }
@@ -117,15 +117,16 @@ fn response(
         ControlRequest::Heartbeat(heartbeat) => {
             let heartbeat = shared.of_this_epoch(heartbeat);
             let (now, known) = (clock::now(), heartbeat.neighbourhood);
-            let desk = shared.desk();
+            let coordinator = shared.coordinator();
             // A suspension ends by itself, and until then its node keeps its place. Who is banned has none.
-            if let Err(unheard) = desk.hear(now, &node)
+            if let Err(unheard) = coordinator.hear(now, &node)
                 && unheard.reason == RefuseReason::Banned
             {
                 return ControlResponse::Refused(unheard.detail);
             }
-            let (is_known, network) = (desk.record().is_known(&node), desk.record().network(&node));
-            drop(desk);
+            let (is_known, network) =
+                (coordinator.record().is_known(&node), coordinator.record().network(&node));
+            drop(coordinator);
             let mut fleet = shared.fleet();
             fleet.weigh(&node, is_known, network);
             match fleet.heartbeat(now, node, heartbeat) {
@@ -153,7 +154,7 @@ fn response(
         }
         ControlRequest::Lease { orders, last } => lease(shared, granting, node, orders, last),
         ControlRequest::Return(returned) => {
-            shared.desk().take_back(clock::now(), &node, returned);
+            shared.coordinator().take_back(clock::now(), &node, returned);
             ControlResponse::Returned
         }
         ControlRequest::Neighbours { mut lost } => {
@@ -176,7 +177,7 @@ fn lease(
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
         return ControlResponse::Leases { leases: Vec::new(), retry_after_ms: wait_ms.max(LEASE_RETRY_MS) };
     }
-    if let Err(unheard) = shared.desk().hear(clock::now(), &node) {
+    if let Err(unheard) = shared.coordinator().hear(clock::now(), &node) {
         return ControlResponse::Refused(unheard.detail);
     }
     let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);

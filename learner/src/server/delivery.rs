@@ -5,7 +5,7 @@
 //! bounded for each node ([rate limit](super::rate_limit)), so a node is slowed down by its own groups.
 //! A group that verifiers look at waits for them on no thread and in no judge's place. What passes
 //! goes to one writer, which makes all that wait durable with a single flush. While the disk
-//! works, the desk is free.
+//! works, the coordinator is free.
 
 mod asked;
 mod under_way;
@@ -152,7 +152,8 @@ impl Intake {
                 Err(FrameError::TooLarge { len, .. }) => {
                     // What follows cannot be found again: say why, and close.
                     if let Err(refusal) = self.shared.admission.check_frame(len) {
-                        let answer = self.shared.desk().refuse(clock::now(), &self.node, refusal).answer;
+                        let answer =
+                            self.shared.coordinator().refuse(clock::now(), &self.node, refusal).answer;
                         let refused = tokio::spawn(async { Err(Box::new(answer)) });
                         queue.send(refused).await.map_err(|e| e.to_string())?;
                     }
@@ -220,7 +221,7 @@ fn judge(
     let admission = &shared.admission;
     let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
     let counter = checked.group().counter;
-    let screened = shared.desk().screen(clock::now(), admission, checked.group());
+    let screened = shared.coordinator().screen(clock::now(), admission, checked.group());
     let looked = screened.and_then(|()| {
         let Some(judged) = shared.under_way.begin(*node, counter) else {
             return Err(Rejection::Retry(format!("another copy of order {counter} is judged already")));
@@ -279,7 +280,7 @@ fn reward(
             return Err(refusal.into());
         }
     }
-    if !shared.desk().unjudged(&node, counter) {
+    if !shared.coordinator().unjudged(&node, counter) {
         return Err(Rejection::Retry(failed));
     }
     // The text of the failure is the learner's: it may quote what the task's author keeps to himself.
@@ -302,7 +303,7 @@ fn look(shared: &SharedState, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Resul
         && let Some(policies) = audit.all_policies_of(&admitted.group)
     {
         audit.glance(&admitted.group, reputation::glance(&shared.secret, group.as_bytes()))?;
-        let network = shared.desk().record().network(&producer);
+        let network = shared.coordinator().record().network(&producer);
         let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
         let versions: BTreeSet<PolicyVersion> = spans.map(|span| span.version).collect();
         let fresh_until = versions.first().and_then(|oldest| fresh_until(shared, *oldest));
@@ -326,7 +327,7 @@ fn fresh_until(shared: &SharedState, oldest: PolicyVersion) -> Option<PolicyVers
 
 /// Whether all of a group is looked at, as its node's record says.
 fn is_drawn(shared: &SharedState, group: &TrajectoryGroup, id: &ContentId) -> bool {
-    shared.desk().record().rechecks(clock::now(), &group.node, &shared.secret, id.as_bytes())
+    shared.coordinator().record().rechecks(clock::now(), &group.node, &shared.secret, id.as_bytes())
 }
 
 /// The learner's own look: at all of a group that is drawn, at one trajectory of any other.
@@ -339,16 +340,16 @@ fn look_alone(
     let Some(audit) = &shared.audit else { return Ok(()) };
     if drawn {
         let audited = audit.check(group);
-        shared.desk().looked(Look::Audited);
+        shared.coordinator().looked(Look::Audited);
         return audited;
     }
     audit.glance(group, reputation::glance(&shared.secret, id.as_bytes()))?;
-    shared.desk().looked(Look::Skipped);
+    shared.coordinator().looked(Look::Skipped);
     Ok(())
 }
 
 fn refused(shared: &SharedState, node: &PublicKey, refusal: Refusal) -> Box<Answer> {
-    let reply = shared.desk().refuse(clock::now(), node, refusal);
+    let reply = shared.coordinator().refuse(clock::now(), node, refusal);
     Box::new(reply.sign(&shared.key))
 }
 
@@ -376,9 +377,9 @@ fn write(shared: &SharedState, mut queue: mpsc::Receiver<Pending>) {
     let mut waiting = Vec::new();
     while queue.blocking_recv_many(&mut waiting, WRITER_QUEUE) > 0 {
         let (groups, replies): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
-        let (decided, written) = shared.desk().admit(clock::now(), &shared.admission, groups);
+        let (decided, written) = shared.coordinator().admit(clock::now(), &shared.admission, groups);
         let flushed = written.and_then(Unflushed::flush);
-        let decided: Vec<UnsignedReply> = shared.desk().acknowledge(decided, flushed);
+        let decided: Vec<UnsignedReply> = shared.coordinator().acknowledge(decided, flushed);
         shared.groups_arrived();
         for (reply, decided) in replies.into_iter().zip(decided) {
             // A node that has gone sends its group again, is told that it is a duplicate, and

@@ -1,7 +1,7 @@
 //! Leases on their way out: grant, make durable, answer.
 //!
 //! Whoever asks waits, on a thread that may block, for one writer. It grants what all that wait ask
-//! for, and makes it durable with a single flush. While the disk works, the desk is free.
+//! for, and makes it durable with a single flush. While the disk works, the coordinator is free.
 
 use super::pace::PeerAllowances;
 use super::{SharedState, lock};
@@ -65,7 +65,7 @@ fn write(shared: &SharedState, mut queue: mpsc::Receiver<Question>) {
             tracing::error!(%error, "no lease could be made durable");
             if let LeaseJournalError::Store(error) = error {
                 // No group comes without leases, so nothing else may ever meet the disk that has failed.
-                shared.desk().disk_failed(error);
+                shared.coordinator().disk_failed(error);
                 shared.groups_arrived();
             }
         }
@@ -75,13 +75,13 @@ fn write(shared: &SharedState, mut queue: mpsc::Receiver<Question>) {
 /// Answers all that wait when their leases are durable, or none.
 fn grant(shared: &SharedState, waiting: Vec<Question>) -> Result<(), LeaseJournalError> {
     let (granted, written) = {
-        let mut desk = shared.desk();
+        let mut coordinator = shared.coordinator();
         let now = clock::now();
-        let granted: Vec<_> = waiting.iter().map(|asked| desk.grant(now, &asked.wish)).collect();
-        (granted, desk.write_leases())
+        let granted: Vec<_> = waiting.iter().map(|asked| coordinator.grant(now, &asked.wish)).collect();
+        (granted, coordinator.write_leases())
     };
     let flushed = written?.flush()?;
-    shared.desk().leased(flushed);
+    shared.coordinator().leased(flushed);
     for (question, leases) in waiting.into_iter().zip(granted) {
         // A node that waits no longer asks again, and gets the same leases.
         let _ = question.reply.send(leases);

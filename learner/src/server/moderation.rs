@@ -40,7 +40,7 @@ pub async fn keep(shared: Arc<SharedState>, dir: RunDir) {
 
 /// Follows what is new in the operator's journal.
 pub fn follow(shared: &SharedState, path: &Path) {
-    let from = shared.desk().record().decided();
+    let from = shared.coordinator().record().decided();
     let lines = match crate::reputation::decisions::read(path, from) {
         Ok(lines) => lines,
         Err(error) => return tracing::warn!(%error, "the operator's decisions cannot be read"),
@@ -49,14 +49,14 @@ pub fn follow(shared: &SharedState, path: &Path) {
         match line.entry {
             Ok(JournalEntry { subject, decision, .. }) => {
                 tracing::info!(?subject, ?decision, "the operator has decided");
-                shared.desk().decide(clock::now(), subject, &decision, line.end);
+                shared.coordinator().decide(clock::now(), subject, &decision, line.end);
                 if let (Subject::Peer(node), Decision::Pardon) = (subject, decision) {
                     shared.fleet().pardon(&node);
                 }
             }
             Err(cause) => {
                 tracing::warn!(cause, "a line of {} says nothing", path.display());
-                shared.desk().followed(line.end);
+                shared.coordinator().followed(line.end);
             }
         }
     }
@@ -66,12 +66,12 @@ pub fn follow(shared: &SharedState, path: &Path) {
 /// is in the file now.
 pub fn list(shared: &SharedState, path: &Path, listed: Option<u64>) -> Option<u64> {
     let (revision, listing) = {
-        let desk = shared.desk();
-        let revision = desk.record().revision();
+        let coordinator = shared.coordinator();
+        let revision = coordinator.record().revision();
         if listed == Some(revision) {
             return listed;
         }
-        (revision, Listing::of(clock::now(), desk.record()))
+        (revision, Listing::of(clock::now(), coordinator.record()))
     };
     match listing.write(path) {
         Ok(()) => Some(revision),

@@ -243,11 +243,11 @@ impl Drop for Seat {
 }
 
 impl SharedState {
-    /// Tells the panel where a verifier is, if it is one, as the record has it. The desk is held
-    /// meanwhile, so what is told last is true.
+    /// Tells the panel where a verifier is, if it is one, as the record has it. The coordinator is
+    /// locked meanwhile, so what is told last is true.
     pub(super) fn locate(&self, key: &PublicKey) {
-        let desk = self.desk();
-        self.verifiers.moved(key, desk.record().network(key));
+        let coordinator = self.coordinator();
+        self.verifiers.moved(key, coordinator.record().network(key));
     }
 }
 
@@ -278,11 +278,11 @@ pub(super) async fn expire(shared: Arc<SharedState>) {
 }
 
 async fn converse(shared: &Arc<SharedState>, key: PublicKey, stream: Stream) -> Result<(), String> {
-    // The desk may be waiting for the disk.
+    // The coordinator may be waiting for the disk.
     let asking = shared.clone();
     let network = spawn_blocking(move || {
-        let desk = asking.desk();
-        desk.hear(clock::now(), &key).map(|()| desk.record().network(&key))
+        let coordinator = asking.coordinator();
+        coordinator.hear(clock::now(), &key).map(|()| coordinator.record().network(&key))
     });
     let network = network.await.map_err(|e| e.to_string())?.map_err(|unheard| unheard.detail)?;
     let (frames, queue) = mpsc::channel(MAX_CAPACITY as usize);
@@ -352,7 +352,7 @@ impl Seat {
 /// Takes a verifier's signed report, if it is this run's and its own. The error says why the
 /// verifier is not listened to any longer.
 pub(super) fn hear(shared: &SharedState, key: PublicKey, signed: &Signed<Report>) -> Result<(), String> {
-    shared.desk().hear(clock::now(), &key).map_err(|unheard| unheard.detail)?;
+    shared.coordinator().hear(clock::now(), &key).map_err(|unheard| unheard.detail)?;
     let report = signed.open_from(&key).map_err(|e| e.to_string())?;
     if report.run != shared.workload.run {
         return Err(format!("a report on run {}", report.run.short()));

@@ -1,10 +1,10 @@
-//! The desk as a checkpoint keeps it.
+//! The coordinator as a checkpoint keeps it.
 //!
 //! The store is always ahead of the checkpoint, and is the truth. Only where it is gone (a new
 //! machine, a lost disk) does the checkpoint's account begin a new one, so that no order is leased
 //! twice and nothing is trained on twice.
 
-use super::{Desk, DeskConfig, DeskError};
+use super::{Coordinator, CoordinatorConfig, CoordinatorError};
 use crate::intake::admission::AdmissionTally;
 use crate::intake::buffer::Watermark;
 use crate::intake::leases::{LeaseJournal, LeaseSnapshot};
@@ -16,9 +16,9 @@ use echo_protocol::work::order::OrderCounter;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where a desk stands.
+/// Where a coordinator stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DeskState {
+pub struct CoordinatorState {
     /// Open leases, and the next order and lease.
     pub leases: LeaseSnapshot,
     /// The buffer's account and the next place in the order of arrival.
@@ -30,11 +30,11 @@ pub struct DeskState {
     pub record: RecordSnapshot,
 }
 
-impl Desk {
-    /// Where the desk stands, for the checkpoint at `version`.
-    pub fn state(&self, version: PolicyVersion) -> DeskState {
+impl Coordinator {
+    /// Where the coordinator stands, for the checkpoint at `version`.
+    pub fn state(&self, version: PolicyVersion) -> CoordinatorState {
         let (leases, buffer) = (self.book.snapshot(), self.buffer.watermark(version));
-        DeskState { leases, buffer, tally: self.tally.clone(), record: self.record.snapshot() }
+        CoordinatorState { leases, buffer, tally: self.tally.clone(), record: self.record.snapshot() }
     }
 }
 
@@ -42,14 +42,14 @@ impl Desk {
 /// lost. True if this one was, and was made from the checkpoint.
 pub(super) fn prepare(
     store: &Arc<dyn Store>,
-    config: &DeskConfig,
+    config: &CoordinatorConfig,
     version: PolicyVersion,
-    checkpoint: Option<&DeskState>,
-) -> Result<bool, DeskError> {
+    checkpoint: Option<&CoordinatorState>,
+) -> Result<bool, CoordinatorError> {
     let mut batch = WriteBatch::default();
     match (LeaseJournal::new(store.clone()).cursor()?, checkpoint) {
-        (Some(database), Some(DeskState { leases, .. })) if database < leases.cursor => {
-            return Err(DeskError::Behind { database, checkpoint: leases.cursor });
+        (Some(database), Some(CoordinatorState { leases, .. })) if database < leases.cursor => {
+            return Err(CoordinatorError::Behind { database, checkpoint: leases.cursor });
         }
         (Some(_), _) => return Ok(false),
         (None, Some(state)) => {

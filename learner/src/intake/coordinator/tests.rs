@@ -7,16 +7,16 @@ use echo_protocol::work::trajectory::{Omega, Trajectory, spans};
 /// B, in groups: small, so that tests fill a batch.
 const BATCH: usize = 4;
 
-/// A desk, and one node that does whatever it is asked to.
+/// A coordinator, and one node that does whatever it is asked to.
 struct World {
-    desk: Desk,
+    coordinator: Coordinator,
     admission: Admission,
     node: PublicKey,
     run: echo_protocol::run::charter::RunId,
     /// Of the responses of each group.
     rewards: Vec<f32>,
     store: Arc<MemoryStore>,
-    config: DeskConfig,
+    config: CoordinatorConfig,
 }
 
 impl World {
@@ -29,7 +29,7 @@ impl World {
         workload.charter.staleness = staleness;
         let (run, charter) = (workload.run, workload.charter.clone());
         let leases = LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 };
-        let config = DeskConfig {
+        let config = CoordinatorConfig {
             leases,
             limits: BufferLimits::default(),
             filter,
@@ -38,7 +38,7 @@ impl World {
             record: RecordConfig::default(),
         };
         let store = Arc::new(MemoryStore::default());
-        let desk = Desk::open(
+        let coordinator = Coordinator::open(
             store.clone(),
             config,
             UnixMillis(0),
@@ -48,18 +48,27 @@ impl World {
         )
         .unwrap();
         let admission = Admission::new(run, &charter, workload.mix.clone(), Arc::new(workload));
-        Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run, rewards: vec![0.0], store, config }
+        Self {
+            coordinator,
+            admission,
+            node: PublicKey::from_bytes([7; 32]),
+            run,
+            rewards: vec![0.0],
+            store,
+            config,
+        }
     }
 
     /// As after a kill, with what was on record then.
     fn reopen(&mut self, tally: AdmissionTally) {
         let store = self.store.clone();
-        self.desk = Desk::open(store, self.config, UnixMillis(0), PolicyVersion(0), tally, None).unwrap();
+        self.coordinator =
+            Coordinator::open(store, self.config, UnixMillis(0), PolicyVersion(0), tally, None).unwrap();
     }
 
     /// Asks for as much work as there is under `version`.
     fn lease(&mut self, version: u64) -> Vec<Lease> {
-        self.desk.lease(UnixMillis(0), self.node, Some(PolicyVersion(version)), 1000).unwrap()
+        self.coordinator.lease(UnixMillis(0), self.node, Some(PolicyVersion(version)), 1000).unwrap()
     }
 
     /// Delivers `count` orders of the leases, all generated under `version`, and says
@@ -103,19 +112,19 @@ impl World {
     }
 
     fn replies(&mut self, groups: Vec<Admitted>) -> Vec<UnsignedReply> {
-        let (replies, written) = self.desk.admit(UnixMillis(0), &self.admission, groups);
+        let (replies, written) = self.coordinator.admit(UnixMillis(0), &self.admission, groups);
         let flushed = written.and_then(Unflushed::flush);
-        self.desk.acknowledge(replies, flushed)
+        self.coordinator.acknowledge(replies, flushed)
     }
 
     fn batch(&mut self, version: u64) -> Option<usize> {
-        self.desk.batch(PolicyVersion(version)).unwrap().map(|batch| batch.len())
+        self.coordinator.batch(PolicyVersion(version)).unwrap().map(|batch| batch.len())
     }
 
     /// The update was made and published.
     fn at(&mut self, version: u64) {
-        self.desk.at(PolicyVersion(version));
-        self.desk.published(PolicyVersion(version));
+        self.coordinator.at(PolicyVersion(version));
+        self.coordinator.published(PolicyVersion(version));
     }
 }
 
@@ -141,10 +150,10 @@ fn on_policy_each_waits_for_the_other() {
 #[test]
 fn a_run_has_begun_when_an_order_has_left_it() {
     let mut world = World::new(Staleness::one_step());
-    assert!(!world.desk.has_begun());
+    assert!(!world.coordinator.has_begun());
     world.lease(0);
     world.reopen(AdmissionTally::default());
-    assert!(world.desk.has_begun(), "also by what is on the disk");
+    assert!(world.coordinator.has_begun(), "also by what is on the disk");
 }
 
 #[test]
@@ -200,8 +209,11 @@ fn a_filter_that_drops_everything_leaves_room_for_more_work() {
         assert_eq!(answers, vec![Outcome::Accepted; 2 * BATCH]);
         assert_eq!(world.batch(0), None);
     }
-    assert_eq!((world.desk.filtered(), world.desk.totals().acknowledged.groups), (delivered, delivered));
-    assert!(world.desk.totals().add_up());
+    assert_eq!(
+        (world.coordinator.filtered(), world.coordinator.totals().acknowledged.groups),
+        (delivered, delivered)
+    );
+    assert!(world.coordinator.totals().add_up());
     // The first groups that pass make a batch.
     world.rewards = vec![0.0, 1.0];
     let mut leases = world.lease(0);
@@ -217,21 +229,27 @@ fn what_was_accepted_after_the_last_row_counts_after_a_kill() {
     world.deliver(&mut leases, 3, 0);
     let refused = [(RefuseReason::Stale, 5)].into();
     world.reopen(AdmissionTally { accepted: 1, refused, ..AdmissionTally::default() });
-    assert_eq!((world.desk.tally().accepted, world.desk.tally().refused_in_all()), (3, 5));
+    assert_eq!((world.coordinator.tally().accepted, world.coordinator.tally().refused_in_all()), (3, 5));
     world.deliver(&mut leases, 1, 0);
-    assert_eq!((world.desk.tally().accepted, world.desk.totals().acknowledged.groups), (4, 4));
+    assert_eq!((world.coordinator.tally().accepted, world.coordinator.totals().acknowledged.groups), (4, 4));
 }
 
 #[test]
 fn versions_from_before_a_lost_database_are_waited_for_after_a_further_restart_too() {
     let mut world = World::new(Staleness::new(3, None).unwrap());
     // The first process behind the loss knows that it forgot something.
-    let checkpoint = world.desk.state(PolicyVersion(0));
+    let checkpoint = world.coordinator.state(PolicyVersion(0));
     world.store = Arc::new(MemoryStore::default());
     let (store, zero) = (world.store.clone(), PolicyVersion(0));
-    world.desk =
-        Desk::open(store, world.config, UnixMillis(0), zero, AdmissionTally::default(), Some(&checkpoint))
-            .unwrap();
+    world.coordinator = Coordinator::open(
+        store,
+        world.config,
+        UnixMillis(0),
+        zero,
+        AdmissionTally::default(),
+        Some(&checkpoint),
+    )
+    .unwrap();
     let lease = world.lease(0).remove(0);
     let trajectory = Trajectory {
         response: vec![1],
@@ -254,11 +272,11 @@ fn versions_from_before_a_lost_database_are_waited_for_after_a_further_restart_t
         caches: Default::default(),
         recomputed: Vec::new(),
     };
-    let screen = |world: &World| world.desk.screen(UnixMillis(0), &world.admission, &group);
+    let screen = |world: &World| world.coordinator.screen(UnixMillis(0), &world.admission, &group);
     // The second one does not, but what was published stands beside the database.
     world.reopen(AdmissionTally::default());
     assert!(matches!(screen(&world), Err(Rejection::Refused(_))));
-    world.desk.published(PolicyVersion(4));
+    world.coordinator.published(PolicyVersion(4));
     assert!(matches!(screen(&world), Err(Rejection::Retry(_))));
 }
 
@@ -270,10 +288,10 @@ fn a_disk_that_failed_once_is_not_trusted_again() {
     world.store.fail_after(Some(0));
     assert_eq!(world.deliver(&mut leases, BATCH, 0), vec![Outcome::Retry; BATCH]);
     world.store.fail_after(None);
-    assert!(matches!(world.desk.batch(PolicyVersion(0)), Err(DeskError::Buffer(_))));
+    assert!(matches!(world.coordinator.batch(PolicyVersion(0)), Err(CoordinatorError::Buffer(_))));
 }
 
-/// A group that lies about `counter`, as the stages before the desk refuse it.
+/// A group that lies about `counter`, as the stages before the coordinator refuse it.
 fn lie(counter: u64) -> Refusal {
     Refusal::new(RefuseReason::Reward, "claims reward 1, earns 0".into()).of(OrderCounter(counter))
 }
@@ -284,11 +302,11 @@ fn a_group_of_another_run_gives_no_order_back() {
     world.at(0);
     let leases = world.lease(0);
     let (node, now) = (world.node, UnixMillis(0));
-    let out = world.desk.book.out_with(&node);
+    let out = world.coordinator.book.out_with(&node);
     for (reason, left) in [(RefuseReason::Run, out), (RefuseReason::Stale, out - 1)] {
         let refusal = Refusal::new(reason, "refused".into()).of(leases[0].first);
-        world.desk.refuse(now, &node, refusal);
-        assert_eq!(world.desk.book.out_with(&node), left, "{reason}");
+        world.coordinator.refuse(now, &node, refusal);
+        assert_eq!(world.coordinator.book.out_with(&node), left, "{reason}");
     }
 }
 
@@ -298,13 +316,13 @@ fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
     world.at(0);
     let leases = world.lease(0);
     let (node, now) = (world.node, UnixMillis(0));
-    let out = world.desk.book.out_with(&node);
+    let out = world.coordinator.book.out_with(&node);
     assert!(out > 5);
     for counter in 0..5 {
-        let told = world.desk.refuse(now, &node, lie(counter)).answer.outcome;
+        let told = world.coordinator.refuse(now, &node, lie(counter)).answer.outcome;
         assert!(matches!(told, Outcome::Refused { reason: RefuseReason::Reward, .. }), "{told:?}");
     }
-    assert_eq!(world.desk.book.out_with(&node), 0, "its orders are free");
+    assert_eq!(world.coordinator.book.out_with(&node), 0, "its orders are free");
     // Honest work and lies alike are told why, until when and how to appeal.
     let group = TrajectoryGroup {
         run: world.run,
@@ -316,9 +334,9 @@ fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
         caches: Default::default(),
         recomputed: Vec::new(),
     };
-    let screened = world.desk.screen(now, &world.admission, &group).unwrap_err();
+    let screened = world.coordinator.screen(now, &world.admission, &group).unwrap_err();
     let answer = screened.answer(group.counter);
-    let sixth = world.desk.refuse(now, &node, lie(6)).answer;
+    let sixth = world.coordinator.refuse(now, &node, lie(6)).answer;
     assert_eq!((answer.counter, sixth.counter), (Some(group.counter), Some(OrderCounter(6))));
     for told in [answer.outcome, sixth.outcome] {
         let Outcome::Refused { reason: RefuseReason::Suspended, detail } = told else {
@@ -327,13 +345,13 @@ fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
         let parts = ["until 1970-01-01T00:10:00Z", "the last for reward", "To appeal"];
         assert!(parts.iter().all(|part| detail.contains(part)), "{detail}");
     }
-    assert_eq!(world.desk.record().peers()[&node].lies, 5, "what is not heard is no further lie");
+    assert_eq!(world.coordinator.record().peers()[&node].lies, 5, "what is not heard is no further lie");
     // Neither a kill nor a restart changes that: it is on the disk when it is said.
-    world.desk.keep_record().unwrap();
+    world.coordinator.keep_record().unwrap();
     world.store.crash(0);
     world.reopen(AdmissionTally::default());
-    assert!(world.desk.hear(UnixMillis(599_999), &node).is_err());
-    assert!(world.desk.hear(UnixMillis(600_000), &node).is_ok());
+    assert!(world.coordinator.hear(UnixMillis(599_999), &node).is_err());
+    assert!(world.coordinator.hear(UnixMillis(600_000), &node).is_ok());
 }
 
 #[test]
@@ -347,7 +365,7 @@ fn every_accepted_group_has_a_receipt_that_is_durable_with_it_and_comes_again_wi
     let node = world.node;
     let copy = |world: &mut World| {
         let duplicate = Refusal::new(RefuseReason::Duplicate, "again".into()).of(first);
-        world.desk.refuse(UnixMillis(9), &node, duplicate)
+        world.coordinator.refuse(UnixMillis(9), &node, duplicate)
     };
     let receipt = copy(&mut world).receipt.unwrap();
     assert_eq!((receipt.sequence, receipt.counter, receipt.rewards), (0, first, 1.5));
@@ -355,7 +373,7 @@ fn every_accepted_group_has_a_receipt_that_is_durable_with_it_and_comes_again_wi
     world.store.crash(0);
     world.reopen(AdmissionTally::default());
     assert_eq!(copy(&mut world).receipt, Some(receipt));
-    assert_eq!(world.desk.record().peers()[&node].accepted, 2);
+    assert_eq!(world.coordinator.record().peers()[&node].accepted, 2);
     // Signed by the run's key, it opens for the node.
     let key = echo_protocol::wire::identity::NodeKey::from_secret([1; 32]);
     let answer = copy(&mut world).sign(&key);
@@ -363,7 +381,7 @@ fn every_accepted_group_has_a_receipt_that_is_durable_with_it_and_comes_again_wi
     // Somebody else who names the order gets nothing.
     let other = PublicKey::from_bytes([8; 32]);
     let duplicate = Refusal::new(RefuseReason::Duplicate, "again".into()).of(first);
-    assert_eq!(world.desk.refuse(UnixMillis(9), &other, duplicate).receipt, None);
+    assert_eq!(world.coordinator.refuse(UnixMillis(9), &other, duplicate).receipt, None);
 }
 
 #[test]
@@ -389,18 +407,18 @@ fn the_store_does_not_grow_with_the_run_and_no_order_is_leased_twice() {
         let count = orders(&leases);
         assert!(world.deliver(&mut leases, count, version).iter().all(|o| *o == Outcome::Accepted));
         assert_eq!(world.batch(version), Some(BATCH));
-        world.desk.settle(PolicyVersion(version)).unwrap();
+        world.coordinator.settle(PolicyVersion(version)).unwrap();
         let mut records = 0;
         world.store.visit(Tree::Final, &mut |_, _| records += 1).unwrap();
         sizes.push(records);
         if version % 7 == 6 {
             // Killed: what is not flushed is lost, or was written all the same.
             world.store.crash(version as usize % 3);
-            let accepted = world.desk.totals().acknowledged.groups;
+            let accepted = world.coordinator.totals().acknowledged.groups;
             world.reopen(AdmissionTally { accepted, ..AdmissionTally::default() });
         }
     }
     assert!(sizes.iter().all(|records| *records <= 5 * BATCH), "{sizes:?}");
-    let totals = world.desk.totals();
+    let totals = world.coordinator.totals();
     assert!(totals.add_up() && totals.acknowledged.groups == leased.len() as u64, "{totals:?}");
 }

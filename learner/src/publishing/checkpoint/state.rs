@@ -1,7 +1,7 @@
 //! What a checkpoint says besides its tensors.
 
 use crate::fleet::MemberView;
-use crate::intake::coordinator::DeskState;
+use crate::intake::coordinator::CoordinatorState;
 use crate::training::evaluation::EvaluationRow;
 use echo_protocol::run::charter::RunId;
 use echo_protocol::run::version::PolicyVersion;
@@ -31,7 +31,8 @@ pub struct CheckpointState {
     /// Where random streams stand.
     pub streams: Streams,
     /// Lease book, buffer and tally. The learner's database is ahead of this, and is believed before it.
-    pub desk: DeskState,
+    #[serde(rename = "desk")]
+    pub coordinator: CoordinatorState,
     /// The fleet. It only warms a start: nodes tell of themselves again.
     pub fleet: Vec<MemberView>,
     /// The tensors, by name of the object.
@@ -69,16 +70,16 @@ impl CheckpointState {
         version: PolicyVersion,
         evaluated: Option<EvaluationRow>,
         optimizer_steps: u64,
-        desk: DeskState,
+        coordinator: CoordinatorState,
         fleet: Vec<MemberView>,
     ) -> Self {
         let streams = Streams {
-            orders: desk.leases.cursor,
-            leases: desk.leases.next_lease,
-            arrivals: desk.buffer.next_arrival,
+            orders: coordinator.leases.cursor,
+            leases: coordinator.leases.next_lease,
+            arrivals: coordinator.buffer.next_arrival,
             optimizer_steps,
         };
-        Self { form: FORM, run, version, evaluated, streams, desk, fleet, parts: BTreeMap::new() }
+        Self { form: FORM, run, version, evaluated, streams, coordinator, fleet, parts: BTreeMap::new() }
     }
 
     /// The text of `state.json`, with the hash of itself.

@@ -2,7 +2,7 @@ use super::*;
 use crate::common::testing;
 use crate::config::{CheckpointsSection, TrainSection};
 use crate::intake::buffer::{Count, Totals, Watermark};
-use crate::intake::coordinator::DeskState;
+use crate::intake::coordinator::CoordinatorState;
 use crate::intake::leases::{LeaseSnapshot, OpenLease};
 use crate::run::release::tests::deaf;
 use crate::storage::run_dir::RunDir;
@@ -27,7 +27,7 @@ pub(crate) fn state_at(run: RunId, version: u64) -> CheckpointState {
     let leases = vec![OpenLease::of(lease.clone(), lease.orders())];
     let count = Count { groups: 2, trajectories: 8 };
     let totals = Totals { acknowledged: count, waiting: count, ..Totals::default() };
-    let desk = DeskState {
+    let coordinator = CoordinatorState {
         leases: LeaseSnapshot { run, cursor: next, next_lease: LeaseId(version + 1), leases },
         buffer: Watermark { next_arrival: 5, totals, ..Watermark::default() },
         tally: Default::default(),
@@ -35,7 +35,7 @@ pub(crate) fn state_at(run: RunId, version: u64) -> CheckpointState {
     };
     let evaluated =
         EvaluationRow { evaluated: version, held_out_accuracy: Some(0.1), ..EvaluationRow::default() };
-    CheckpointState::new(run, PolicyVersion(version), Some(evaluated), version, desk, Vec::new())
+    CheckpointState::new(run, PolicyVersion(version), Some(evaluated), version, coordinator, Vec::new())
 }
 
 /// A trainer, its run, and a directory for checkpoints.
@@ -159,6 +159,7 @@ async fn the_state_of_an_earlier_learner_has_no_hash_and_is_read() {
     change(&room.path(4, "state.json"), |text| {
         let mut state: serde_json::Value = serde_json::from_slice(text).unwrap();
         assert!(state.as_object_mut().unwrap().remove("blake3").is_some());
+        assert!(state["desk"].is_object(), "the coordinator, by its name in the file");
         *text = serde_json::to_vec(&state).unwrap();
     });
     assert_eq!(room.newest(&checkpoints).await, (Some(4), 0));
@@ -223,7 +224,7 @@ async fn the_newest_few_are_kept_and_nothing_that_was_never_finished() {
 async fn another_runs_checkpoints_are_refused() {
     let room = Room::new();
     let checkpoints = room.open();
-    let other = state_at(room.run, 2).desk.leases.leases[0].lease.node;
+    let other = state_at(room.run, 2).coordinator.leases.leases[0].lease.node;
     let other: RunId = serde_json::from_str(&serde_json::to_string(&other).unwrap()).unwrap();
     let (decoder, optimizer) = (room.trainer.decoder(), room.trainer.optimizer().state().unwrap());
     checkpoints.write(state_at(other, 2), decoder, &optimizer).await.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::common::long_waits::ReportDue;
 use crate::fleet::Fleet;
-use crate::intake::coordinator::Desk;
+use crate::intake::coordinator::Coordinator;
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
 use std::collections::BTreeMap;
@@ -38,8 +38,8 @@ struct Lost {
 
 impl Waiting {
     /// A wait for the batch of `version` begins.
-    pub(super) fn new(version: PolicyVersion, desk: &Desk) -> Self {
-        Self { version, due: ReportDue::default(), before: Lost::so_far(desk) }
+    pub(super) fn new(version: PolicyVersion, coordinator: &Coordinator) -> Self {
+        Self { version, due: ReportDue::default(), before: Lost::so_far(coordinator) }
     }
 
     /// Whether it is worth a word after it took `waited`. True once for each doubling.
@@ -48,15 +48,15 @@ impl Waiting {
     }
 
     /// The text for the log: what is there for the batch, and what came to nothing meanwhile.
-    pub(super) fn text(&self, waited: Duration, desk: &Desk, hands: Hands) -> String {
+    pub(super) fn text(&self, waited: Duration, coordinator: &Coordinator, hands: Hands) -> String {
         let Hands { nodes, served } = hands;
-        let (work, update) = (desk.work(self.version), self.version.next());
+        let (work, update) = (coordinator.work(self.version), self.version.next());
         let mut text = format!(
             "waiting for the batch of update {} for {} s: {} of {} groups are there, {} orders are out with {} nodes",
             update.0,
             waited.as_secs(),
             work.ready,
-            desk.groups_per_update(),
+            coordinator.groups_per_update(),
             work.out,
             work.holders.len()
         );
@@ -71,7 +71,7 @@ impl Waiting {
             text,
             "; of {nodes} nodes, {served} have a policy that is fresh enough (newest published: {published})"
         );
-        let lost = Lost::so_far(desk).since(&self.before);
+        let lost = Lost::so_far(coordinator).since(&self.before);
         for (what, counts) in [("refused", lost.refused), ("dropped", lost.dropped)] {
             if !counts.is_empty() {
                 let counts: Vec<String> =
@@ -93,9 +93,10 @@ impl Hands {
 }
 
 impl Lost {
-    fn so_far(desk: &Desk) -> Self {
-        let refused = desk.tally().refused.iter().map(|(reason, groups)| (reason.name(), *groups));
-        let dropped = desk.totals().dropped.iter().map(|(reason, count)| (reason.name(), count.groups));
+    fn so_far(coordinator: &Coordinator) -> Self {
+        let refused = coordinator.tally().refused.iter().map(|(reason, groups)| (reason.name(), *groups));
+        let dropped =
+            coordinator.totals().dropped.iter().map(|(reason, count)| (reason.name(), count.groups));
         Self { refused: refused.collect(), dropped: dropped.collect() }
     }
 
@@ -117,10 +118,10 @@ mod tests {
     #[test]
     fn the_word_says_what_is_there_and_what_is_missing() {
         let room = Room::new();
-        let desk = room.shared.desk();
-        let waiting = Waiting::new(PolicyVersion(0), &desk);
-        let text = waiting.text(Duration::from_secs(61), &desk, Hands { nodes: 3, served: 1 });
-        let needed = desk.groups_per_update();
+        let coordinator = room.shared.coordinator();
+        let waiting = Waiting::new(PolicyVersion(0), &coordinator);
+        let text = waiting.text(Duration::from_secs(61), &coordinator, Hands { nodes: 3, served: 1 });
+        let needed = coordinator.groups_per_update();
         for part in [
             "update 1 for 61 s".to_owned(),
             format!("0 of {needed} groups"),

@@ -32,15 +32,15 @@ impl PendingRuling {
         // It is lost only with the verifiers themselves.
         let ruling = ruling.await.unwrap_or(Ruling::Open);
         let (asking, group) = (shared.clone(), admitted.id);
-        // The desk may be waiting for the disk.
+        // The coordinator may be waiting for the disk.
         let vouched = spawn_blocking(move || {
             let Ruling::Vouched(by) = ruling else { return false };
-            let mut desk = asking.desk();
-            if desk.record().spot_checks(clock::now(), &by, &asking.secret, group.as_bytes()) {
+            let mut coordinator = asking.coordinator();
+            if coordinator.record().spot_checks(clock::now(), &by, &asking.secret, group.as_bytes()) {
                 return false;
             }
-            desk.looked(Look::Vouched);
-            drop(desk);
+            coordinator.looked(Look::Vouched);
+            drop(coordinator);
             asking.verifiers.dismiss(&group);
             true
         });
@@ -81,7 +81,7 @@ fn settle(
         Ok(certain) if !certain.is_close => {
             let verdicts = shared.verifiers.settle(&group, certain.fault.is_none());
             let overturned = verdicts.iter().any(|(_, right)| !right);
-            shared.desk().looked(Look::Settled { overturned });
+            shared.coordinator().looked(Look::Settled { overturned });
             shared.judged(verdicts);
         }
         // Another machine may honestly find the opposite; or a policy could not be asked.

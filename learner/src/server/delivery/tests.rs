@@ -136,10 +136,10 @@ impl World {
 
     /// False verdicts that are held against each of the three.
     fn charged(&self) -> [u64; 3] {
-        let desk = self.shared.desk();
+        let coordinator = self.shared.coordinator();
         [10, 11, 12].map(|number| {
             let key = NodeKey::from_secret([number; 32]).public();
-            let record = desk.record().peers().get(&key);
+            let record = coordinator.record().peers().get(&key);
             record.map_or(0, |record| record.refused.get(&RefuseReason::FalseVerdict).copied().unwrap_or(0))
         })
     }
@@ -149,7 +149,7 @@ impl World {
 fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
     let world = World::new();
     let (shared, node) = (&world.shared, world.node.public());
-    let leases = shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 150).unwrap();
+    let leases = shared.coordinator().lease(clock::now(), node, Some(PolicyVersion(0)), 150).unwrap();
     let orders: Vec<_> =
         leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter))).collect();
     assert_eq!(orders.len(), 150);
@@ -157,14 +157,14 @@ fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
         let frame = Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes();
         let looked = judge(shared, &node, &Arc::new(frame));
         let Ok((Looked::Admitted(admitted), _)) = looked else { panic!("an honest group") };
-        let looks = shared.desk().tally().looks;
+        let looks = shared.coordinator().tally().looks;
         assert!(before >= 32 || (looks.audited, looks.skipped) == (before + 1, 0), "{looks:?}");
-        let (replies, written) = shared.desk().admit(clock::now(), &shared.admission, vec![admitted]);
+        let (replies, written) = shared.coordinator().admit(clock::now(), &shared.admission, vec![admitted]);
         let flushed = written.and_then(Unflushed::flush);
-        let replies = shared.desk().acknowledge(replies, flushed);
+        let replies = shared.coordinator().acknowledge(replies, flushed);
         assert_eq!(replies[0].answer.outcome, Outcome::Accepted);
     }
-    let looks = shared.desk().tally().looks;
+    let looks = shared.coordinator().tally().looks;
     // In the mean 69 of the last 118.
     assert!((40..100).contains(&looks.skipped), "{looks:?}");
     assert_eq!(looks.audited + looks.skipped, 150);
@@ -174,7 +174,7 @@ fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
 fn a_copy_of_what_is_judged_already_comes_again() {
     let world = World::new();
     let (shared, node) = (&world.shared, world.node.public());
-    let leases = shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 2).unwrap();
+    let leases = shared.coordinator().lease(clock::now(), node, Some(PolicyVersion(0)), 2).unwrap();
     let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
     let frames: Vec<_> = orders
         .map(|(lease, counter)| Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes())
@@ -183,7 +183,7 @@ fn a_copy_of_what_is_judged_already_comes_again() {
     let Ok((_, judged)) = judge(shared, &node, &frames[0]) else { panic!("an honest group") };
     let copy = judge(shared, &node, &frames[0]).err().map(|answer| answer.outcome);
     assert_eq!(copy, Some(Outcome::Retry));
-    assert_eq!(shared.desk().tally().looks.audited, 1, "nobody looked at the copy");
+    assert_eq!(shared.coordinator().tally().looks.audited, 1, "nobody looked at the copy");
     assert!(judge(shared, &node, &frames[1]).is_ok());
     drop(judged);
     assert!(judge(shared, &node, &frames[0]).is_ok());
@@ -226,7 +226,7 @@ const BROKEN: &str = r#"{"task_id": "broken", "prompt": "def f():\n", "entry_poi
 fn programs_are_run_only_when_the_policy_wrote_them() {
     let mut world = World::of(testing::programs(BROKEN));
     let node = world.node.public();
-    let leases = world.shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 2).unwrap();
+    let leases = world.shared.coordinator().lease(clock::now(), node, Some(PolicyVersion(0)), 2).unwrap();
     let orders: Vec<_> =
         leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter))).collect();
     // Where nobody looks, they are run.
@@ -249,7 +249,7 @@ fn what_answers_to_a_prompt_without_tokens_is_refused_and_held_against_nobody() 
     let rows: String = (0..16).map(row).collect();
     let mut world = World::of(testing::problems(&rows));
     let (node, workload) = (world.node.public(), world.shared.workload.clone());
-    let leases = world.shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 40).unwrap();
+    let leases = world.shared.coordinator().lease(clock::now(), node, Some(PolicyVersion(0)), 40).unwrap();
     let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
     let (good, bad): (Vec<_>, Vec<_>) =
         orders.partition(|(_, counter)| workload.prompt(&workload.order(Purpose::Train, counter.0)).is_ok());
@@ -261,11 +261,11 @@ fn what_answers_to_a_prompt_without_tokens_is_refused_and_held_against_nobody() 
     let unaudited = made_up(&world, bad[1], &[]);
     assert!(is_refused_for_its_order(&unaudited), "{unaudited:?}");
     {
-        let mut desk = world.shared.desk();
-        assert_eq!(desk.record().peers().get(&node).map_or(0, |record| record.lies), 0);
+        let mut coordinator = world.shared.coordinator();
+        assert_eq!(coordinator.record().peers().get(&node).map_or(0, |record| record.lies), 0);
         // They are given back, for others to give up.
         let other = NodeKey::from_secret([9; 32]).public();
-        let again = desk.lease(clock::now(), other, Some(PolicyVersion(0)), 2).unwrap();
+        let again = coordinator.lease(clock::now(), other, Some(PolicyVersion(0)), 2).unwrap();
         let again: Vec<_> = again.iter().flat_map(Lease::orders).collect();
         assert_eq!(again, [bad[0].1, bad[1].1]);
     }
@@ -311,7 +311,7 @@ fn drawn(world: &World, lease: LeaseId, counter: OrderCounter) -> TrajectoryGrou
 fn what_alone_cannot_be_judged_is_refused_without_blame() {
     let world = World::of(testing::programs(BROKEN));
     let (shared, node) = (&world.shared, world.node.public());
-    let leases = shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 400).unwrap();
+    let leases = shared.coordinator().lease(clock::now(), node, Some(PolicyVersion(0)), 400).unwrap();
     let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
     let groups = orders.map(|(lease, counter)| drawn(&world, lease, counter));
     // A program that is cut is not run.
@@ -326,8 +326,8 @@ fn what_alone_cannot_be_judged_is_refused_without_blame() {
     // It may be the learner that cannot judge.
     assert!((0..3).all(|_| retried(&programs[0])));
     let Ok((Looked::Admitted(admitted), _)) = sent(&cut[0]) else { panic!("what is not run is judged") };
-    let (replies, written) = shared.desk().admit(clock::now(), &shared.admission, vec![admitted]);
-    let replies = shared.desk().acknowledge(replies, written.and_then(Unflushed::flush));
+    let (replies, written) = shared.coordinator().admit(clock::now(), &shared.admission, vec![admitted]);
+    let replies = shared.coordinator().acknowledge(replies, written.and_then(Unflushed::flush));
     assert_eq!(replies[0].answer.outcome, Outcome::Accepted);
     assert!(retried(&programs[1]), "this one for the first time");
     let refused = |group| match sent(group) {
@@ -336,7 +336,7 @@ fn what_alone_cannot_be_judged_is_refused_without_blame() {
     };
     assert_eq!(refused(&programs[0]), Some(RefuseReason::TaskRules));
     assert_eq!(refused(&programs[0]), Some(RefuseReason::Lease), "it was given back");
-    let lies = || shared.desk().record().peers()[&node].lies;
+    let lies = || shared.coordinator().record().peers()[&node].lies;
     assert_eq!(lies(), 0);
 
     // What the policy did not write is found out first, also where only a glance was due.
@@ -353,7 +353,7 @@ fn what_alone_cannot_be_judged_is_refused_without_blame() {
 async fn the_word_of_newcomers_is_looked_at_again() {
     let world = World::new();
     assert!(world.asked(false, [true; 3]).await.is_ok());
-    let looks = world.shared.desk().tally().looks;
+    let looks = world.shared.coordinator().tally().looks;
     assert_eq!((looks.settled, looks.overturned, looks.vouched), (1, 0, 0));
     assert_eq!(world.charged(), [0; 3]);
     // All of them collude.
@@ -363,7 +363,7 @@ async fn the_word_of_newcomers_is_looked_at_again() {
         "{refused:?}"
     );
     assert_eq!(world.charged(), [1; 3]);
-    assert_eq!(world.shared.desk().tally().looks.overturned, 1);
+    assert_eq!(world.shared.coordinator().tally().looks.overturned, 1);
 }
 
 #[tokio::test]
@@ -417,7 +417,7 @@ async fn what_is_too_close_to_tell_is_held_against_no_verifier() {
         "{refused:?}"
     );
     assert_eq!(world.charged(), [0; 3]);
-    assert_eq!(world.shared.desk().tally().looks.settled, 0);
+    assert_eq!(world.shared.coordinator().tally().looks.settled, 0);
 }
 
 #[tokio::test]
@@ -426,12 +426,12 @@ async fn the_word_of_the_known_is_taken_but_for_spot_checks() {
     for number in [10, 11, 12] {
         let key = NodeKey::from_secret([number; 32]).public();
         for _ in 0..3_200 {
-            world.shared.desk().judged(clock::now(), key, true);
+            world.shared.coordinator().judged(clock::now(), key, true);
         }
     }
     // The same group each time, so that the draw is the same: skipped or looked at, it gets in.
     assert!(world.asked(false, [true; 3]).await.is_ok());
-    let looks = world.shared.desk().tally().looks;
+    let looks = world.shared.coordinator().tally().looks;
     assert_eq!(looks.vouched + looks.settled, 1, "{looks:?}");
     // Who denounces is always looked at.
     assert!(world.asked(false, [true, true, false]).await.is_ok());
@@ -445,7 +445,7 @@ fn without_verifiers_the_learner_looks_itself() {
     assert!(matches!(look(&world.shared, admitted, &frame), Ok(Looked::Admitted(_))));
     let (frame, lie) = world.judged(true);
     assert!(look(&world.shared, lie, &frame).is_err());
-    assert_eq!(world.shared.desk().tally().looks.audited, 2);
+    assert_eq!(world.shared.coordinator().tally().looks.audited, 2);
     // Who has gone is not asked, and one that is there alone cannot vouch.
     let (one, other) = (world.verifier(10), world.verifier(11));
     drop(other.seat);

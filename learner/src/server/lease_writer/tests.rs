@@ -76,13 +76,13 @@ fn all_that_wait_share_one_flush_and_what_a_failed_one_left_is_written_again() {
     // All of it survives a crash, what the first flush was to write too.
     store.memory.crash(0);
     let again = learner(store);
-    let leases = again.desk().state(PolicyVersion(0)).leases;
+    let leases = again.coordinator().state(PolicyVersion(0)).leases;
     assert_eq!((leases.leases.len(), leases.cursor.0), (12, 36));
     assert!(told.iter().all(|lease| leases.leases.iter().any(|open| open.lease == *lease)));
 }
 
 #[test]
-fn while_the_disk_works_the_desk_is_free_and_nobody_is_answered() {
+fn while_the_disk_works_the_coordinator_is_free_and_nobody_is_answered() {
     let store = Arc::new(Slow::default());
     let shared = learner(store.clone());
     let (sender, queue) = mpsc::channel(WRITER_QUEUE);
@@ -93,9 +93,12 @@ fn while_the_disk_works_the_desk_is_free_and_nobody_is_answered() {
     let writer = std::thread::spawn(move || write(&writing, queue));
     let is_granted = || {
         std::thread::sleep(Duration::from_millis(1));
-        shared.desk.try_lock().is_ok_and(|desk| desk.state(PolicyVersion(0)).leases.cursor.0 == 5)
+        shared
+            .coordinator
+            .try_lock()
+            .is_ok_and(|coordinator| coordinator.state(PolicyVersion(0)).leases.cursor.0 == 5)
     };
-    assert!((0..20_000).any(|_| is_granted()), "the desk is held while the disk works");
+    assert!((0..20_000).any(|_| is_granted()), "the coordinator is held while the disk works");
     assert!(answer.try_recv().is_err());
     drop(disk);
     drop(sender);
@@ -139,7 +142,7 @@ fn what_was_answered_to_nobody_is_answered_again() {
 fn a_disk_that_takes_no_lease_ends_the_learner() {
     let store = Arc::new(Slow::default());
     let shared = learner(store.clone());
-    assert!(shared.desk().batch(PolicyVersion(0)).unwrap().is_none(), "it waits for groups");
+    assert!(shared.coordinator().batch(PolicyVersion(0)).unwrap().is_none(), "it waits for groups");
     let (sender, queue) = mpsc::channel(WRITER_QUEUE);
     let (asked, answer) = question(1, 5);
     assert!(sender.try_send(asked).is_ok());
@@ -148,5 +151,5 @@ fn a_disk_that_takes_no_lease_ends_the_learner() {
     write(&shared, queue);
     assert!(answer.blocking_recv().is_err());
     store.memory.fail_after(None);
-    assert!(shared.desk().batch(PolicyVersion(0)).is_err(), "groups come with leases alone");
+    assert!(shared.coordinator().batch(PolicyVersion(0)).is_err(), "groups come with leases alone");
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::intake::admission::Admitted;
 use crate::intake::buffer::{BufferLimits, OrderStatus};
-use crate::intake::coordinator::DeskConfig;
+use crate::intake::coordinator::CoordinatorConfig;
 use crate::intake::filter::Filter;
 use crate::intake::leases::LeaseConfig;
 use crate::reputation::RecordConfig;
@@ -24,8 +24,12 @@ fn node() -> PublicKey {
     PublicKey::from_bytes([2; 32])
 }
 
-fn open(store: &Arc<MemoryStore>, version: u64, checkpoint: Option<&DeskState>) -> Result<Desk, DeskError> {
-    let config = DeskConfig {
+fn open(
+    store: &Arc<MemoryStore>,
+    version: u64,
+    checkpoint: Option<&CoordinatorState>,
+) -> Result<Coordinator, CoordinatorError> {
+    let config = CoordinatorConfig {
         leases: LeaseConfig { run: run(), lifetime_ms: 1_000, max_open_per_node: 100 },
         limits: BufferLimits::default(),
         filter: Filter::default(),
@@ -33,7 +37,7 @@ fn open(store: &Arc<MemoryStore>, version: u64, checkpoint: Option<&DeskState>) 
         groups_per_update: GROUPS,
         record: RecordConfig::default(),
     };
-    Desk::open(
+    Coordinator::open(
         store.clone(),
         config,
         UnixMillis(0),
@@ -43,16 +47,16 @@ fn open(store: &Arc<MemoryStore>, version: u64, checkpoint: Option<&DeskState>) 
     )
 }
 
-fn lease(desk: &mut Desk, now: u64, orders: u32) -> Vec<Lease> {
-    desk.lease(UnixMillis(now), node(), Some(PolicyVersion(0)), orders).unwrap()
+fn lease(coordinator: &mut Coordinator, now: u64, orders: u32) -> Vec<Lease> {
+    coordinator.lease(UnixMillis(now), node(), Some(PolicyVersion(0)), orders).unwrap()
 }
 
 fn counters(leases: &[Lease]) -> Vec<u64> {
     leases.iter().flat_map(Lease::orders).map(|counter| counter.0).collect()
 }
 
-/// Takes the group of an order in, as `Desk::admit` does with what admission has judged.
-fn deliver(desk: &mut Desk, counter: u64) {
+/// Takes the group of an order in, as `Coordinator::admit` does with what admission has judged.
+fn deliver(coordinator: &mut Coordinator, counter: u64) {
     let trajectory = Trajectory {
         response: vec![1],
         turns: Vec::new(),
@@ -73,77 +77,83 @@ fn deliver(desk: &mut Desk, counter: u64) {
         caches: Default::default(),
         recomputed: Vec::new(),
     };
-    desk.buffer.stage(Admitted { id: ContentId::of(b""), group, correct: vec![true] }).unwrap();
-    desk.buffer.flush().unwrap();
-    desk.book.delivered(OrderCounter(counter));
+    coordinator.buffer.stage(Admitted { id: ContentId::of(b""), group, correct: vec![true] }).unwrap();
+    coordinator.buffer.flush().unwrap();
+    coordinator.book.delivered(OrderCounter(counter));
 }
 
-/// A desk at version 2 whose orders 0 to 3 are trained on, 4 waits, and 5 is out; and the checkpoint of it.
-fn at_two(store: &Arc<MemoryStore>) -> (Desk, DeskState) {
-    let mut desk = open(store, 0, None).unwrap();
-    assert_eq!(counters(&lease(&mut desk, 0, 6)), [0, 1, 2, 3]);
-    (0..4).for_each(|counter| deliver(&mut desk, counter));
+/// A coordinator at version 2 whose orders 0 to 3 are trained on, 4 waits, and 5 is out. With it
+/// comes its checkpoint.
+fn at_two(store: &Arc<MemoryStore>) -> (Coordinator, CoordinatorState) {
+    let mut coordinator = open(store, 0, None).unwrap();
+    assert_eq!(counters(&lease(&mut coordinator, 0, 6)), [0, 1, 2, 3]);
+    (0..4).for_each(|counter| deliver(&mut coordinator, counter));
     for version in 0..2 {
-        desk.at(PolicyVersion(version));
-        assert!(desk.batch(PolicyVersion(version)).unwrap().is_some());
+        coordinator.at(PolicyVersion(version));
+        assert!(coordinator.batch(PolicyVersion(version)).unwrap().is_some());
     }
-    desk.at(PolicyVersion(2));
-    assert_eq!(counters(&lease(&mut desk, 0, 2)), [4, 5]);
-    deliver(&mut desk, 4);
-    let state = desk.state(PolicyVersion(2));
-    (desk, state)
+    coordinator.at(PolicyVersion(2));
+    assert_eq!(counters(&lease(&mut coordinator, 0, 2)), [4, 5]);
+    deliver(&mut coordinator, 4);
+    let state = coordinator.state(PolicyVersion(2));
+    (coordinator, state)
 }
 
 #[test]
 fn a_lost_database_is_made_from_the_checkpoint_and_nothing_comes_twice() {
-    let (mut desk, state) = at_two(&Arc::new(MemoryStore::default()));
+    let (mut coordinator, state) = at_two(&Arc::new(MemoryStore::default()));
     // After the checkpoint, and known to nobody once the database is gone.
-    let lost = lease(&mut desk, 0, 2);
+    let lost = lease(&mut coordinator, 0, 2);
     assert_eq!(counters(&lost), [6, 7]);
     let text = serde_json::to_string(&state).unwrap();
-    let state: DeskState = serde_json::from_str(&text).unwrap();
+    let state: CoordinatorState = serde_json::from_str(&text).unwrap();
 
     let store = Arc::new(MemoryStore::default());
-    let mut desk = open(&store, 2, Some(&state)).unwrap();
-    let totals = desk.totals().clone();
+    let mut coordinator = open(&store, 2, Some(&state)).unwrap();
+    let totals = coordinator.totals().clone();
     assert!(totals.add_up(), "{totals:?}");
     assert_eq!([totals.acknowledged, totals.trained, totals.waiting].map(|count| count.groups), [5, 4, 0]);
     assert_eq!(totals.dropped.values().map(|count| count.groups).sum::<u64>(), 1, "the one that waited");
-    assert_eq!(desk.buffer.settled(), PolicyVersion(2));
-    assert_eq!(desk.state(PolicyVersion(2)).buffer.next_arrival, state.buffer.next_arrival);
+    assert_eq!(coordinator.buffer.settled(), PolicyVersion(2));
+    assert_eq!(coordinator.state(PolicyVersion(2)).buffer.next_arrival, state.buffer.next_arrival);
     // What was delivered before, trained or not, is not taken again; what is out may still come,
     // under the lease that it has.
-    let held = |desk: &Desk, counter| desk.book.check(&node(), lost[0].id, OrderCounter(counter)).is_ok();
-    assert_eq!([0, 3, 4, 5, 6].map(|counter| held(&desk, counter)), [false, false, false, true, false]);
+    let held = |coordinator: &Coordinator, counter| {
+        coordinator.book.check(&node(), lost[0].id, OrderCounter(counter)).is_ok()
+    };
+    assert_eq!(
+        [0, 3, 4, 5, 6].map(|counter| held(&coordinator, counter)),
+        [false, false, false, true, false]
+    );
     // Fresh orders and lease numbers begin where none were before; the one that is out comes again
     // when its time is over.
-    let fresh = lease(&mut desk, 0, 1);
+    let fresh = lease(&mut coordinator, 0, 1);
     assert_eq!(counters(&fresh), [1 << 32]);
     assert!(fresh[0].id.epoch() > lost[0].id.epoch());
-    deliver(&mut desk, 5);
-    let again = counters(&lease(&mut desk, 5_000, 9));
+    deliver(&mut coordinator, 5);
+    let again = counters(&lease(&mut coordinator, 5_000, 9));
     assert_eq!(again, [1 << 32, (1 << 32) + 1]);
 
     // From now on the new database is the truth, also against the same checkpoint.
-    drop(desk);
+    drop(coordinator);
     store.crash(0);
-    let desk = open(&store, 2, Some(&state)).unwrap();
-    let status = desk.buffer.status(OrderCounter(5)).unwrap();
+    let coordinator = open(&store, 2, Some(&state)).unwrap();
+    let status = coordinator.buffer.status(OrderCounter(5)).unwrap();
     assert_eq!(status, Some(OrderStatus::Waiting));
-    assert_eq!(desk.book.cursor(), OrderCounter((1 << 32) + 2));
+    assert_eq!(coordinator.book.cursor(), OrderCounter((1 << 32) + 2));
 }
 
 #[test]
 fn an_intact_database_is_believed_before_the_checkpoint() {
     let store = Arc::new(MemoryStore::default());
-    let (mut desk, state) = at_two(&store);
-    assert_eq!(counters(&lease(&mut desk, 0, 2)), [6, 7]);
-    drop(desk);
+    let (mut coordinator, state) = at_two(&store);
+    assert_eq!(counters(&lease(&mut coordinator, 0, 2)), [6, 7]);
+    drop(coordinator);
     store.crash(0);
-    let mut desk = open(&store, 2, Some(&state)).unwrap();
-    assert_eq!(desk.totals().waiting.groups, 1);
-    assert_eq!(desk.book.cursor(), OrderCounter(8));
-    deliver(&mut desk, 6);
+    let mut coordinator = open(&store, 2, Some(&state)).unwrap();
+    assert_eq!(coordinator.totals().waiting.groups, 1);
+    assert_eq!(coordinator.book.cursor(), OrderCounter(8));
+    deliver(&mut coordinator, 6);
 }
 
 #[test]
@@ -152,7 +162,7 @@ fn a_database_older_than_the_checkpoint_is_refused() {
     let older = Arc::new(MemoryStore::default());
     drop(open(&older, 0, None).unwrap());
     let refused = open(&older, 2, Some(&state));
-    assert!(matches!(refused.err(), Some(DeskError::Behind { .. })));
+    assert!(matches!(refused.err(), Some(CoordinatorError::Behind { .. })));
 }
 
 #[test]
@@ -160,6 +170,6 @@ fn a_database_that_nothing_was_leased_from_is_not_a_lost_one() {
     let store = Arc::new(MemoryStore::default());
     let state = open(&store, 0, None).unwrap().state(PolicyVersion(0));
     store.crash(0);
-    let mut desk = open(&store, 0, Some(&state)).unwrap();
-    assert_eq!(counters(&lease(&mut desk, 0, 1)), [0]);
+    let mut coordinator = open(&store, 0, Some(&state)).unwrap();
+    assert_eq!(counters(&lease(&mut coordinator, 0, 1)), [0]);
 }
