@@ -56,7 +56,7 @@ use neighbours::Neighbours;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use super_seeding::Disclosure;
+use super_seeding::SuperSeeding;
 use transfer::Transfer;
 use versions::Announcement;
 
@@ -350,7 +350,7 @@ pub struct Relay {
     consumers: Consumers,
     rotten: BTreeSet<PublicKey>,
     /// The version that is told of step by step.
-    disclosure: Option<Disclosure>,
+    super_seeding: Option<SuperSeeding>,
     /// When to look again for slow neighbours to take over from.
     steal_at: Option<UnixMillis>,
     /// Some consumer may not have been told everything.
@@ -379,7 +379,7 @@ impl Relay {
             questions: Questions::default(),
             consumers: Consumers::new(places),
             rotten: BTreeSet::new(),
-            disclosure: None,
+            super_seeding: None,
             steal_at: None,
             untold: false,
             told_at: UnixMillis(0),
@@ -430,7 +430,7 @@ impl Relay {
 
     /// When [`Relay::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<UnixMillis> {
-        let times = [self.fetch_timeout(), self.tell_timeout(), self.disclosure_timeout()];
+        let times = [self.fetch_timeout(), self.tell_timeout(), self.super_seeding_timeout()];
         times.into_iter().flatten().min()
     }
 

@@ -11,7 +11,7 @@ mod asked;
 mod under_way;
 
 use super::SharedState;
-use super::rate_limit::{Door, Gate, JudgePermit};
+use super::rate_limit::{JudgePermit, PeerRateLimit, RateLimit};
 use crate::common::paced_log;
 use crate::intake::admission::{Admitted, Checked, Look, Refusal, Rejection};
 use crate::intake::buffer::Unflushed;
@@ -83,7 +83,7 @@ pub(super) async fn accept(
     let writing = shared.clone();
     std::thread::spawn(move || write(&writing, queue));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let gate = Gate::new(JUDGES_PER_CORE * cores);
+    let rate_limit = RateLimit::new(JUDGES_PER_CORE * cores);
     let mut streams: BTreeMap<PublicKey, AbortHandle> = BTreeMap::new();
     loop {
         let next = tokio::select! {
@@ -93,9 +93,9 @@ pub(super) async fn accept(
         };
         let Some(((peer, stream), older)) = next else { return };
         let Some(node) = key_of_peer(&peer) else { continue };
-        let Some(door) = gate.door(node) else { continue };
+        let Some(limit) = rate_limit.of(node) else { continue };
         streams.retain(|_, task| !task.is_finished());
-        let intake = Intake { shared: shared.clone(), node, older, writer: writer.clone(), door };
+        let intake = Intake { shared: shared.clone(), node, older, writer: writer.clone(), limit };
         let task = tokio::spawn(async move {
             if let Err(error) = intake.converse(stream).await {
                 tracing::debug!(node = %node.short(), error, "a node's stream ended");
@@ -114,7 +114,7 @@ struct Intake {
     /// Whether the node speaks version 1.
     older: bool,
     writer: mpsc::Sender<Pending>,
-    door: Arc<Door>,
+    limit: Arc<PeerRateLimit>,
 }
 
 impl Intake {
@@ -143,7 +143,7 @@ impl Intake {
                     // judged: what a node sends faster stays on its own machine.
                     let size = u32::try_from(frame.len()).unwrap_or(u32::MAX).min(UNJUDGED_BYTES);
                     let room = bytes.clone().acquire_many_owned(size).await.map_err(|e| e.to_string())?;
-                    let place = self.door.enter(frame.len()).await.ok_or("the service has ended")?;
+                    let place = self.limit.enter(frame.len()).await.ok_or("the service has ended")?;
                     let judging = self.judge(frame, (room, place));
                     // The other half ends only with the stream.
                     queue.send(judging).await.map_err(|e| e.to_string())?;
@@ -167,8 +167,8 @@ impl Intake {
     /// All stages of a group, on a thread that may block. Where others look at it first, it
     /// waits without its judge.
     fn judge(&self, frame: Vec<u8>, (room, place): (OwnedSemaphorePermit, JudgePermit)) -> Judging {
-        let (shared, node, writer, door) =
-            (self.shared.clone(), self.node, self.writer.clone(), self.door.clone());
+        let (shared, node, writer, limit) =
+            (self.shared.clone(), self.node, self.writer.clone(), self.limit.clone());
         let runtime = Handle::current();
         tokio::task::spawn_blocking(move || {
             let (looked, judged) = judge(&shared, &node, &Arc::new(frame))?;
@@ -181,7 +181,7 @@ impl Intake {
                 }
                 Looked::Asked(admitted, policies, ruling) => {
                     drop(place);
-                    let asked = PendingRuling { shared, node, door, admitted, policies, ruling };
+                    let asked = PendingRuling { shared, node, limit, admitted, policies, ruling };
                     runtime.spawn(async move {
                         asked.decide(&writer, reply).await;
                         drop((room, judged));

@@ -1,9 +1,9 @@
 //! How much of one peer is taken in, so that no flood of one delays the others.
 //!
-//! Every peer has a door of its own: what comes through it is paced by groups and by bytes, and
-//! at most a part of all judges works for it at once. What a peer sends faster waits on its own
-//! machine, for nothing more of it is read meanwhile. Doors outlast streams: a new stream
-//! brings no new allowance.
+//! Every peer has a limit of its own: what it sends is paced by groups and by bytes, and at most a
+//! part of all judges works for it at once. What a peer sends faster waits on its own machine, for
+//! nothing more of it is read meanwhile. Limits outlast streams: a new stream brings no new
+//! allowance.
 
 use super::lock;
 use super::token_bucket::LeakyBucket;
@@ -24,18 +24,18 @@ const BURST: Duration = Duration::from_secs(2);
 /// One peer has at most this part of the judges at once, but one at least.
 const PART_OF_JUDGES: usize = 4;
 /// Most peers whose pace is remembered: as many as can be connected, and those that have just left.
-const MAX_DOORS: usize = 1 << 14;
+const MAX_PEERS: usize = 1 << 14;
 
-/// Lets groups of all peers in.
-pub(super) struct Gate {
+/// Lets groups of all peers in, at their pace.
+pub(super) struct RateLimit {
     judges: Arc<Semaphore>,
     /// Judges that one peer may have.
     own: usize,
-    doors: Mutex<BTreeMap<PublicKey, Arc<Door>>>,
+    peers: Mutex<BTreeMap<PublicKey, Arc<PeerRateLimit>>>,
 }
 
-/// Lets groups of one peer in.
-pub(super) struct Door {
+/// Lets groups of one peer in, at its pace.
+pub(super) struct PeerRateLimit {
     judges: Arc<Semaphore>,
     own: Arc<Semaphore>,
     pace: Mutex<Pace>,
@@ -47,34 +47,34 @@ pub(super) struct JudgePermit {
     _own: OwnedSemaphorePermit,
 }
 
-impl Gate {
-    /// A gate with so many judges.
+impl RateLimit {
+    /// A rate limit with so many judges.
     pub(super) fn new(judges: usize) -> Self {
         let own = (judges / PART_OF_JUDGES).max(1);
-        Self { judges: Arc::new(Semaphore::new(judges)), own, doors: Mutex::default() }
+        Self { judges: Arc::new(Semaphore::new(judges)), own, peers: Mutex::default() }
     }
 
-    /// The door of `peer`; `None` where more peers come than can be told apart.
-    pub(super) fn door(&self, peer: PublicKey) -> Option<Arc<Door>> {
-        let mut doors = lock(&self.doors);
-        if doors.len() >= MAX_DOORS && !doors.contains_key(&peer) {
+    /// The limit of `peer`; `None` where more peers come than can be told apart.
+    pub(super) fn of(&self, peer: PublicKey) -> Option<Arc<PeerRateLimit>> {
+        let mut peers = lock(&self.peers);
+        if peers.len() >= MAX_PEERS && !peers.contains_key(&peer) {
             let now = Instant::now();
-            doors.retain(|_, door| Arc::strong_count(door) > 1 || door.is_busy(now, self.own));
-            if doors.len() >= MAX_DOORS {
+            peers.retain(|_, peer| Arc::strong_count(peer) > 1 || peer.is_busy(now, self.own));
+            if peers.len() >= MAX_PEERS {
                 return None;
             }
         }
-        let new = || Door {
+        let new = || PeerRateLimit {
             judges: self.judges.clone(),
             own: Arc::new(Semaphore::new(self.own)),
             pace: Mutex::new(Pace::new(Instant::now())),
         };
-        Some(doors.entry(peer).or_insert_with(|| Arc::new(new())).clone())
+        Some(peers.entry(peer).or_insert_with(|| Arc::new(new())).clone())
     }
 }
 
-impl Door {
-    /// Waits until a group of `bytes` may be judged. `None` only when the gate is gone.
+impl PeerRateLimit {
+    /// Waits until a group of `bytes` may be judged. `None` only when the rate limit is gone.
     pub(super) async fn enter(&self, bytes: usize) -> Option<JudgePermit> {
         let wait = lock(&self.pace).take(Instant::now(), bytes as u64);
         if !wait.is_zero() {
@@ -148,8 +148,8 @@ mod tests {
     /// 200 ms that takes 10 ms to judge.
     async fn mean_delay(flooded: bool) -> Duration {
         let judging = Duration::from_millis(10);
-        let gate = Arc::new(Gate::new(8));
-        let flood = gate.door(key(0)).unwrap();
+        let rate_limit = Arc::new(RateLimit::new(8));
+        let flood = rate_limit.of(key(0)).unwrap();
         // As a stream does: the next group is read when the one before has its judge.
         let flooding = tokio::spawn(async move {
             while flooded && let Some(place) = flood.enter(1 << 10).await {
@@ -161,13 +161,13 @@ mod tests {
         });
         let peers: Vec<_> = (1..=20u8)
             .map(|seed| {
-                let door = gate.door(key(seed)).unwrap();
+                let limit = rate_limit.of(key(seed)).unwrap();
                 tokio::spawn(async move {
                     let mut spent = Duration::ZERO;
                     tokio::time::sleep(Duration::from_millis(9 * u64::from(seed))).await;
                     for _ in 0..50 {
                         let arrived = Instant::now();
-                        let place = door.enter(1 << 10).await.unwrap();
+                        let place = limit.enter(1 << 10).await.unwrap();
                         tokio::time::sleep(judging).await;
                         drop(place);
                         spent += arrived.elapsed();
@@ -193,15 +193,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_stream_brings_no_new_allowance() {
-        let gate = Gate::new(4);
+        let rate_limit = RateLimit::new(4);
         let begun = Instant::now();
         for _ in 0..GROUPS_PER_S * 4 {
-            drop(gate.door(key(1)).unwrap().enter(10).await.unwrap());
+            drop(rate_limit.of(key(1)).unwrap().enter(10).await.unwrap());
         }
         assert!(begun.elapsed() > Duration::from_millis(1_900), "{:?}", begun.elapsed());
-        let held = gate.door(key(1)).unwrap().enter(10).await.unwrap();
-        let door = gate.door(key(1)).unwrap();
-        let second = tokio::time::timeout(Duration::from_secs(5), door.enter(10)).await;
+        let held = rate_limit.of(key(1)).unwrap().enter(10).await.unwrap();
+        let limit = rate_limit.of(key(1)).unwrap();
+        let second = tokio::time::timeout(Duration::from_secs(5), limit.enter(10)).await;
         assert!(second.is_err(), "one of four judges is all that a peer gets");
         drop(held);
     }

@@ -46,7 +46,7 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
-enum UplinkError {
+enum DeliveryError {
     #[error(transparent)]
     Net(#[from] NetError),
     #[error(transparent)]
@@ -64,7 +64,7 @@ enum UplinkError {
 }
 
 /// Delivers groups until it is dropped.
-pub struct Uplink {
+pub struct Delivery {
     /// Opens the streams, one at a time.
     pub host: Host,
     /// The learner, by its libp2p peer id.
@@ -79,13 +79,13 @@ pub struct Uplink {
     pub complaints: Paced,
 }
 
-/// [`Uplink::complaints`] of a node that has none yet.
+/// [`Delivery::complaints`] of a node that has none yet.
 #[must_use]
 pub fn complaints() -> Paced {
     Paced::new(COMPLAIN_EVERY)
 }
 
-impl Uplink {
+impl Delivery {
     /// Delivers for ever, over one stream after the other.
     ///
     /// # Errors
@@ -110,8 +110,8 @@ impl Uplink {
                 paused.clear();
             }
             match error {
-                UplinkError::Outbox(error) => return Err(error),
-                UplinkError::Unnamed => window = 1,
+                DeliveryError::Outbox(error) => return Err(error),
+                DeliveryError::Unnamed => window = 1,
                 _ => {}
             }
             flight = flight.again(window);
@@ -123,7 +123,7 @@ impl Uplink {
     }
 
     /// Sends and receives until either fails.
-    async fn converse(&self, stream: Stream, flight: &GroupsInFlight) -> UplinkError {
+    async fn converse(&self, stream: Stream, flight: &GroupsInFlight) -> DeliveryError {
         let (reader, writer) = stream.split();
         let ended = tokio::select! {
             ended = self.send(writer, flight) => ended,
@@ -139,7 +139,7 @@ impl Uplink {
         &self,
         mut writer: impl AsyncWrite + Unpin,
         flight: &GroupsInFlight,
-    ) -> Result<Infallible, UplinkError> {
+    ) -> Result<Infallible, DeliveryError> {
         let mut changes = self.outbox.changes();
         loop {
             changes.mark_unchanged();
@@ -160,14 +160,14 @@ impl Uplink {
         &self,
         mut reader: impl AsyncRead + Unpin,
         flight: &GroupsInFlight,
-    ) -> Result<Infallible, UplinkError> {
+    ) -> Result<Infallible, DeliveryError> {
         loop {
             let frame = {
                 let mut frame = std::pin::pin!(read_frame(&mut reader, MAX_ANSWER_BYTES));
                 loop {
                     match tokio::time::timeout(ANSWER_WITHIN, &mut frame).await {
-                        Ok(frame) => break frame?.ok_or(UplinkError::Closed)?,
-                        Err(_) if flight.overdue(ANSWER_WITHIN) => return Err(UplinkError::Silent),
+                        Ok(frame) => break frame?.ok_or(DeliveryError::Closed)?,
+                        Err(_) if flight.overdue(ANSWER_WITHIN) => return Err(DeliveryError::Silent),
                         Err(_) => {}
                     }
                 }
@@ -177,10 +177,10 @@ impl Uplink {
         }
     }
 
-    async fn answered(&self, answer: Answer, flight: &GroupsInFlight) -> Result<(), UplinkError> {
+    async fn answered(&self, answer: Answer, flight: &GroupsInFlight) -> Result<(), DeliveryError> {
         // An answer without a name can only mean a group that is alone under way.
         let named = answer.counter.or_else(|| flight.only());
-        let Some(counter) = named else { return Err(UplinkError::Unnamed) };
+        let Some(counter) = named else { return Err(DeliveryError::Unnamed) };
         if !flight.contains(counter) {
             tracing::debug!(order = %counter, "an answer to a group that is not under way");
             return Ok(());

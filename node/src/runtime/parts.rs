@@ -16,7 +16,7 @@ use super::network::Network;
 use super::resources::Resources;
 use crate::delivery::receipts::Ledger;
 use crate::delivery::sender;
-use crate::delivery::sender::Uplink;
+use crate::delivery::sender::Delivery;
 use crate::learner_link::client::Newest;
 use crate::learner_link::discovery::Discovery;
 use crate::learner_link::session::{Ending, Session};
@@ -222,7 +222,7 @@ impl Parts<'_> {
 
     /// Delivers finished groups, and keeps what the learner answers in `ledger`.
     pub(super) fn delivery(&self, ledger: Ledger) -> Service {
-        let uplink = Uplink {
+        let delivery = Delivery {
             host: self.network.host.clone(),
             learner: self.ready.learner,
             outbox: self.resources.outbox.clone(),
@@ -230,7 +230,7 @@ impl Parts<'_> {
             ledger: Mutex::new(ledger),
             complaints: sender::complaints(),
         };
-        Box::pin(async move { match uplink.run().await? {} })
+        Box::pin(async move { match delivery.run().await? {} })
     }
 
     /// Tells the owner what the node is doing.

@@ -147,7 +147,7 @@ impl Supervisor {
         }
     }
 
-    /// Gives the uplink time to empty the outbox, for as long as the learner takes something.
+    /// Gives the delivery time to empty the outbox, for as long as the learner takes something.
     async fn deliver(&mut self, stop: &CancellationToken) {
         self.board.set(|facts| facts.state = NodeActivity::Delivering);
         let mut changes = self.outbox.changes();

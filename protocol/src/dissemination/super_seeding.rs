@@ -36,7 +36,7 @@ const END_MS: u64 = 2_000;
 const END_PART: u64 = 8;
 /// A version that is being told of.
 #[derive(Debug)]
-pub(super) struct Disclosure {
+pub(super) struct SuperSeeding {
     version: PolicyVersion,
     /// Blocks of which nobody was told.
     secret: VecDeque<(PieceIndex, BlockMask)>,
@@ -47,7 +47,7 @@ pub(super) struct Disclosure {
     told_all: Option<UnixMillis>,
 }
 
-impl Disclosure {
+impl SuperSeeding {
     /// At most `most` blocks that nobody was told of, of those that are here.
     fn reveal(&mut self, have: &Holdings, most: u64) -> News {
         let mut room = most as u32;
@@ -72,7 +72,7 @@ impl Disclosure {
 
 impl Relay {
     /// The source tells of the chunks of this version step by step.
-    pub(super) fn begin_disclosure(&mut self, now: UnixMillis, version: PolicyVersion) {
+    pub(super) fn begin_super_seeding(&mut self, now: UnixMillis, version: PolicyVersion) {
         self.disclose_all();
         let Some(transfer) = self.versions.get(&version) else { return };
         if !self.config.source
@@ -83,7 +83,7 @@ impl Relay {
         }
         let secret = transfer.have().iter().collect();
         let look_at = now.plus(LOOK_EVERY_MS);
-        self.disclosure = Some(Disclosure { version, secret, begun: None, look_at, told_all: None });
+        self.super_seeding = Some(SuperSeeding { version, secret, begun: None, look_at, told_all: None });
         let waiting: Vec<PublicKey> = self.consumers.iter().map(|(peer, _)| *peer).collect();
         waiting.iter().for_each(|peer| self.share_with(now, peer));
     }
@@ -94,8 +94,8 @@ impl Relay {
         let consumer = self.consumers.get_mut(peer).filter(|consumer| !consumer.greeted && !is_leaf);
         let Some(consumer) = consumer else { return };
         let version = consumer.version;
-        let is_shared = |d: &Disclosure| d.version == version && !d.secret.is_empty();
-        let is_shared = self.disclosure.as_ref().is_some_and(is_shared);
+        let is_shared = |d: &SuperSeeding| d.version == version && !d.secret.is_empty();
+        let is_shared = self.super_seeding.as_ref().is_some_and(is_shared);
         if is_shared {
             (consumer.greeted, consumer.share) = (true, Some(Share::new(now)));
             self.disclose(now, peer);
@@ -104,34 +104,34 @@ impl Relay {
 
     /// Tells a consumer of more, if it has got most of what it was told of.
     pub(super) fn disclose(&mut self, now: UnixMillis, peer: &PublicKey) {
-        let Some(disclosure) = &mut self.disclosure else { return };
+        let Some(super_seeding) = &mut self.super_seeding else { return };
         let Some(consumer) = self.consumers.get_mut(peer) else { return };
         let Some(share) = consumer.share.as_mut().filter(|share| share.wants() >= AT_ONCE) else { return };
-        let Some(transfer) = self.versions.get(&disclosure.version) else { return };
-        let news = disclosure.reveal(transfer.have(), share.wants());
-        disclosure.begun.get_or_insert(now);
-        if disclosure.secret.is_empty() {
-            disclosure.told_all.get_or_insert(now);
+        let Some(transfer) = self.versions.get(&super_seeding.version) else { return };
+        let news = super_seeding.reveal(transfer.have(), share.wants());
+        super_seeding.begun.get_or_insert(now);
+        if super_seeding.secret.is_empty() {
+            super_seeding.told_all.get_or_insert(now);
         }
         if news.is_empty() {
             return;
         }
         share.tell(now, &news);
-        let version = disclosure.version;
+        let version = super_seeding.version;
         self.say(*peer, version, news);
     }
 
     /// When to look at who asks for nothing.
-    pub(super) fn disclosure_timeout(&self) -> Option<UnixMillis> {
-        let disclosure = self.disclosure.as_ref().filter(|_| self.shares().next().is_some());
-        disclosure.map(|disclosure| disclosure.look_at)
+    pub(super) fn super_seeding_timeout(&self) -> Option<UnixMillis> {
+        let super_seeding = self.super_seeding.as_ref().filter(|_| self.shares().next().is_some());
+        super_seeding.map(|super_seeding| super_seeding.look_at)
     }
 
     /// Tells of everything those who want something else; or everybody, when the time has come.
     pub(super) fn look_at_shares(&mut self, now: UnixMillis) {
-        let Some(disclosure) = self.disclosure.as_mut().filter(|d| now >= d.look_at) else { return };
-        disclosure.look_at = now.plus(LOOK_EVERY_MS);
-        let Disclosure { version, begun, told_all, .. } = *disclosure;
+        let Some(super_seeding) = self.super_seeding.as_mut().filter(|d| now >= d.look_at) else { return };
+        super_seeding.look_at = now.plus(LOOK_EVERY_MS);
+        let SuperSeeding { version, begun, told_all, .. } = *super_seeding;
         let is_over =
             |told: UnixMillis| now.since(told) >= END_MS.max(told.since(begun.unwrap_or(told)) / END_PART);
         let all_sent = || self.shares().all(|(_, _, share)| share.is_got());
@@ -150,7 +150,7 @@ impl Relay {
 
     /// Tells everybody of everything.
     fn disclose_all(&mut self) {
-        let Some(Disclosure { version, .. }) = self.disclosure.take() else { return };
+        let Some(SuperSeeding { version, .. }) = self.super_seeding.take() else { return };
         let peers: Vec<PublicKey> = self.shares().map(|(peer, ..)| peer).collect();
         peers.iter().for_each(|peer| self.disclose_rest(version, peer));
     }

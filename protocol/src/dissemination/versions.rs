@@ -48,7 +48,7 @@ impl Relay {
         let version = manifest.version;
         self.versions.insert(version, Transfer::whole(manifest));
         self.refuse_passed_over(version);
-        self.begin_disclosure(now, version);
+        self.begin_super_seeding(now, version);
         self.discard_old();
         self.untold = true;
     }

@@ -46,7 +46,7 @@ use crate::snapshot::manifest::Manifest;
 use crate::store::ChunkStore;
 use crate::wire::content_id::ChunkIndex;
 use crate::wire::identity::PublicKey;
-use block_writer::Keeper;
+use block_writer::BlockWriter;
 use messages::DriverCommand;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -156,8 +156,9 @@ impl Snapshots {
         let incoming = host.accept(protocol_names::CHUNKS)?;
         let (inbox, commands) = mpsc::channel(INBOX);
         let (events, receiver) = mpsc::channel(OUTBOX);
-        let keeper = Keeper::start(store.clone())?;
-        let driver = driver::SnapshotDriver::new(host, store, keeper, config, inbox.downgrade(), events);
+        let block_writer = BlockWriter::start(store.clone())?;
+        let driver =
+            driver::SnapshotDriver::new(host, store, block_writer, config, inbox.downgrade(), events);
         tokio::spawn(driver.run(commands, incoming));
         Ok((Self { inbox }, receiver))
     }

@@ -1,7 +1,7 @@
 //! A group that verifiers look at, and what becomes of it.
 
 use super::super::SharedState;
-use super::super::rate_limit::Door;
+use super::super::rate_limit::PeerRateLimit;
 use super::{Pending, rejected};
 use crate::intake::admission::{Admitted, Look};
 use crate::verification::panel::Ruling;
@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 pub(super) struct PendingRuling {
     pub(super) shared: Arc<SharedState>,
     pub(super) node: PublicKey,
-    pub(super) door: Arc<Door>,
+    pub(super) limit: Arc<PeerRateLimit>,
     pub(super) admitted: Admitted,
     /// All that it names.
     pub(super) policies: Vec<Arc<VersionWeights>>,
@@ -28,7 +28,7 @@ pub(super) struct PendingRuling {
 impl PendingRuling {
     /// Waits for the ruling, looks where the learner has to, and passes the group on or answers it.
     pub(super) async fn decide(self, writer: &mpsc::Sender<Pending>, reply: oneshot::Sender<Answer>) {
-        let Self { shared, node, door, admitted, policies, ruling } = self;
+        let Self { shared, node, limit, admitted, policies, ruling } = self;
         // It is lost only with the verifiers themselves.
         let ruling = ruling.await.unwrap_or(Ruling::Open);
         let (asking, group) = (shared.clone(), admitted.id);
@@ -47,7 +47,7 @@ impl PendingRuling {
         let decided = if vouched.await.unwrap_or(false) {
             Ok(admitted)
         } else {
-            let Some(place) = door.enter_again().await else { return };
+            let Some(place) = limit.enter_again().await else { return };
             let settled = spawn_blocking(move || {
                 let settled = settle(&shared, &node, admitted, &policies);
                 drop(place);

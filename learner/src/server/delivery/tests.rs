@@ -122,9 +122,9 @@ impl World {
             let signed = Signed::sign(&report, &verifier.key).unwrap();
             hear(&self.shared, verifier.key.public(), &signed).unwrap();
         }
-        let door = Gate::new(4).door(self.node.public()).unwrap();
+        let limit = RateLimit::new(4).of(self.node.public()).unwrap();
         let (shared, node) = (self.shared.clone(), self.node.public());
-        let asked = PendingRuling { shared, node, door, admitted, policies, ruling };
+        let asked = PendingRuling { shared, node, limit, admitted, policies, ruling };
         let (writer, mut written) = mpsc::channel(1);
         let (reply, answer) = oneshot::channel();
         asked.decide(&writer, reply).await;

@@ -15,10 +15,10 @@ struct Lab {
     incoming: IncomingStreams,
     outbox: Outbox,
     board: Arc<Board>,
-    uplink: tokio::task::JoinHandle<Result<Infallible, OutboxError>>,
+    delivery: tokio::task::JoinHandle<Result<Infallible, OutboxError>>,
 }
 
-/// An uplink with `groups` groups to deliver, and a learner that accepts its streams.
+/// A delivery with `groups` groups to deliver, and a learner that accepts its streams.
 async fn lab(secret: u8, groups: u64) -> Lab {
     let dir = tempfile::tempdir().unwrap();
     let (learner, learner_events) = testing::host(secret, Vec::new()).await;
@@ -29,7 +29,7 @@ async fn lab(secret: u8, groups: u64) -> Lab {
     let work: Vec<_> = (0..groups).map(|n| (OrderCounter(n), n.to_be_bytes().to_vec())).collect();
     outbox.push(&work).unwrap();
     let board = Arc::new(Board::default());
-    let uplink = Uplink {
+    let delivery = Delivery {
         host: node.clone(),
         learner: learner.peer_id(),
         outbox: outbox.clone(),
@@ -37,8 +37,17 @@ async fn lab(secret: u8, groups: u64) -> Lab {
         ledger: Mutex::new(ledger(dir.path(), secret + 1)),
         complaints: complaints(),
     };
-    let uplink = tokio::spawn(uplink.run());
-    Lab { _dir: dir, _events: (learner_events, node_events), node, learner, incoming, outbox, board, uplink }
+    let delivery = tokio::spawn(delivery.run());
+    Lab {
+        _dir: dir,
+        _events: (learner_events, node_events),
+        node,
+        learner,
+        incoming,
+        outbox,
+        board,
+        delivery,
+    }
 }
 
 fn outbox(dir: &std::path::Path, secret: u8) -> Outbox {
@@ -64,7 +73,7 @@ impl Lab {
     }
 
     async fn end(self) {
-        self.uplink.abort();
+        self.delivery.abort();
         self.node.shutdown().await;
         self.learner.shutdown().await;
     }
@@ -132,7 +141,7 @@ async fn a_learner_that_takes_no_groups_is_named_once() {
     let (node, _n) = testing::host(71, Vec::new()).await;
     let outbox = outbox(dir.path(), 71);
     outbox.push(&[(OrderCounter(0), vec![0])]).unwrap();
-    let uplink = Uplink {
+    let delivery = Delivery {
         host: node.clone(),
         // Nobody has this key.
         learner: echo_protocol::net::peer_id_of([70; 32]),
@@ -141,7 +150,7 @@ async fn a_learner_that_takes_no_groups_is_named_once() {
         ledger: Mutex::new(ledger(dir.path(), 71)),
         complaints: complaints(),
     };
-    let delivered = tokio::time::timeout(Duration::from_secs(3), uplink.run()).await;
+    let delivered = tokio::time::timeout(Duration::from_secs(3), delivery.run()).await;
     assert!(delivered.is_err(), "it tries on");
     let paused = logged.lines("delivery is paused");
     assert_eq!(paused.len(), 1, "{paused:?}");

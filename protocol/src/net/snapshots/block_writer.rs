@@ -57,7 +57,7 @@ pub(in crate::net) enum KeepFailure {
 
 /// Hands blocks to the thread, which ends when all handles are gone.
 #[derive(Clone)]
-pub(super) struct Keeper {
+pub(super) struct BlockWriter {
     jobs: mpsc::Sender<Job>,
 }
 
@@ -66,7 +66,7 @@ struct Job {
     done: oneshot::Sender<KeptBlocks>,
 }
 
-impl Keeper {
+impl BlockWriter {
     /// # Errors
     /// [`NetError::Thread`] when the system allows no more threads.
     pub(super) fn start(store: Arc<ChunkStore>) -> Result<Self, NetError> {
@@ -82,7 +82,7 @@ impl Keeper {
         };
         // One of tokio's would wait for ever where the system refuses it, as long as any other
         // thread of tokio's is there.
-        let thread = thread::Builder::new().name("keeper".into());
+        let thread = thread::Builder::new().name("block writer".into());
         let started = thread.spawn(work).map_err(threads::explained);
         started.map_err(|source| NetError::Thread { what: "to store chunks", source })?;
         Ok(Self { jobs })

@@ -3,7 +3,7 @@
 mod actions;
 mod streams;
 
-use super::block_writer::{Keeper, Stored};
+use super::block_writer::{BlockWriter, Stored};
 use super::downloads::{DownloadEvent, Downloads};
 use super::messages::{DriverCommand, StreamReport};
 use super::stats::Times;
@@ -61,7 +61,7 @@ impl SnapshotDriver {
     pub(super) fn new(
         host: Host,
         store: Arc<ChunkStore>,
-        keeper: Keeper,
+        block_writer: BlockWriter,
         config: SnapshotsConfig,
         inbox: mpsc::WeakSender<DriverCommand>,
         events: mpsc::Sender<SnapshotEvent>,
@@ -71,7 +71,7 @@ impl SnapshotDriver {
             relay: Relay::new(config.relay()),
             learner: config.learner,
             events,
-            edges: Edges::new(host.clone(), store.clone(), keeper, inbox.clone()),
+            edges: Edges::new(host.clone(), store.clone(), block_writer, inbox.clone()),
             downloads: Downloads::new(config.keep_versions),
             store,
             inbox,

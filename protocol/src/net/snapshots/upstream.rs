@@ -1,6 +1,6 @@
 //! Pulling from one neighbour: ask, hear what it holds, verify and store what comes, report.
 
-use super::block_writer::{Arrival, KeepFailure, Keeper, KeptBlocks};
+use super::block_writer::{Arrival, BlockWriter, KeepFailure, KeptBlocks};
 use super::frames;
 use super::frames::{PullMessage, ServeMessage, WireError};
 use super::messages::{Reporter, StreamReport};
@@ -60,7 +60,7 @@ enum End {
 pub(super) struct NeighbourStream {
     pub(super) host: Host,
     pub(super) store: Arc<ChunkStore>,
-    pub(super) keeper: Keeper,
+    pub(super) block_writer: BlockWriter,
     pub(super) neighbour: PeerId,
     pub(super) manifest: Arc<Manifest>,
     /// The manifest's id, which `Hello` names.
@@ -249,7 +249,7 @@ impl NeighbourStream {
     async fn keep(&self, mut arrived: mpsc::Receiver<Arrival>) -> Result<(), KeepFailure> {
         let mut batch = Vec::new();
         while arrived.recv_many(&mut batch, BATCH).await > 0 {
-            let KeptBlocks { stored, failure } = self.keeper.keep(std::mem::take(&mut batch)).await;
+            let KeptBlocks { stored, failure } = self.block_writer.keep(std::mem::take(&mut batch)).await;
             if !stored.is_empty() {
                 self.reporter.report(StreamReport::Stored { version: self.manifest.version, stored }).await;
             }

@@ -4,7 +4,7 @@ use crate::control::requests::Peer;
 use crate::net::Stream;
 use crate::net::host::Host;
 use crate::net::peer_id::{addresses_of, peer_of_key};
-use crate::net::snapshots::block_writer::Keeper;
+use crate::net::snapshots::block_writer::BlockWriter;
 use crate::net::snapshots::downstream;
 use crate::net::snapshots::mailbox::{BlockToSend, Mailbox};
 use crate::net::snapshots::messages::{DriverCommand, Reporter, StreamReport};
@@ -43,7 +43,7 @@ impl Drop for Consumer {
 pub(super) struct Edges {
     host: Host,
     store: Arc<ChunkStore>,
-    keeper: Keeper,
+    block_writer: BlockWriter,
     inbox: mpsc::WeakSender<DriverCommand>,
     traffic: Arc<StreamTraffic>,
     /// Bounded by the machine's neighbours.
@@ -58,13 +58,13 @@ impl Edges {
     pub(super) fn new(
         host: Host,
         store: Arc<ChunkStore>,
-        keeper: Keeper,
+        block_writer: BlockWriter,
         inbox: mpsc::WeakSender<DriverCommand>,
     ) -> Self {
         let traffic = Arc::default();
         Self {
             host,
-            keeper,
+            block_writer,
             store,
             inbox,
             traffic,
@@ -116,9 +116,9 @@ impl Edges {
         };
         let (wishes, waiting) = mpsc::channel(ASKS);
         self.upstreams.insert(peer, Upstream { serial, wishes });
-        let (host, store, keeper) = (self.host.clone(), self.store.clone(), self.keeper.clone());
+        let (host, store, block_writer) = (self.host.clone(), self.store.clone(), self.block_writer.clone());
         let requests = Mutex::new(Requests::new(host.pacing()));
-        let edge = NeighbourStream { host, store, keeper, neighbour, manifest, id, reporter, requests };
+        let edge = NeighbourStream { host, store, block_writer, neighbour, manifest, id, reporter, requests };
         tokio::spawn(edge.pull(waiting));
     }
 
