@@ -110,7 +110,7 @@ pub enum Supply {
 
 /// What a machine is told once.
 #[derive(Clone, Debug)]
-pub struct RelayConfig {
+pub struct DisseminationConfig {
     /// The key of this peer, which is never its own neighbour.
     pub me: PublicKey,
     /// Whether snapshots come from here.
@@ -261,7 +261,7 @@ pub enum Input {
 
 /// What the driver is to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum RelayOutput {
+pub enum Output {
     /// Open a stream to this neighbour; report `Opened`, `Refused` or `Lost`.
     Open {
         /// The neighbour to connect to.
@@ -338,9 +338,9 @@ pub enum RelayOutput {
     },
 }
 
-/// The relay machine of one peer.
-pub struct Relay {
-    config: RelayConfig,
+/// One peer's part in dissemination: the machine.
+pub struct Dissemination {
+    config: DisseminationConfig,
     draws: Draws,
     versions: BTreeMap<PolicyVersion, Transfer>,
     /// The version being received.
@@ -359,12 +359,12 @@ pub struct Relay {
     told_at: UnixMillis,
     /// The time to tell has come.
     tells: bool,
-    outputs: VecDeque<RelayOutput>,
+    outputs: VecDeque<Output>,
 }
 
-impl Relay {
+impl Dissemination {
     /// A machine that knows of no version and no peer.
-    pub fn new(config: RelayConfig) -> Self {
+    pub fn new(config: DisseminationConfig) -> Self {
         let places = match (config.serves, config.source) {
             (false, _) => 0,
             (true, false) => MAX_CONSUMERS,
@@ -421,14 +421,14 @@ impl Relay {
     }
 
     /// What to do next, if anything. News for consumers are gathered until nothing else is left to do.
-    pub fn poll_output(&mut self) -> Option<RelayOutput> {
+    pub fn poll_output(&mut self) -> Option<Output> {
         if self.outputs.is_empty() {
             self.tell();
         }
         self.outputs.pop_front()
     }
 
-    /// When [`Relay::handle_timeout`] wants to be called.
+    /// When [`Dissemination::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<UnixMillis> {
         let times = [self.fetch_timeout(), self.tell_timeout(), self.super_seeding_timeout()];
         times.into_iter().flatten().min()
@@ -499,7 +499,7 @@ impl Relay {
             self.rotten.pop_first();
         }
         self.rotten.insert(peer);
-        self.outputs.push_back(RelayOutput::CutOff(peer));
+        self.outputs.push_back(Output::CutOff(peer));
         self.consumers.remove(&peer);
         self.drop_rotten(now, peer);
     }

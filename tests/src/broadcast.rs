@@ -7,7 +7,7 @@
 //! race too ([`RaceMode`]). All are measured alike: completion by what a node has on its disk, bytes by
 //! the counters of the interfaces, memory and processor time by `/proc`, everything on one clock.
 //!
-//! `simulate` needs no processes: it runs relay machines in simulated networks.
+//! `simulate` needs no processes: it runs the machine of dissemination in simulated networks.
 //!
 //! May import `harness`, `models` and `output`.
 //!

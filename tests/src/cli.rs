@@ -52,7 +52,7 @@ Examples:
   cargo lab vectors functions FILE                HumanEval or MBPP: references are accepted, wrong versions are not
   cargo lab vectors delta DIR                     deltas between the checkpoints in and below a directory
   cargo lab vectors export --python PYTHON        exported policies against what transformers reads in them
-  cargo lab simulate --seeds 10000                relay machines in simulated networks with loss, crashes and liars
+  cargo lab simulate --seeds 10000                dissemination in simulated networks with loss, crashes and liars
   cargo lab study staleness --seeds 8 --json      what delays do to GRPO, GSPO, GEPO and others, with pictures
   cargo lab study kill --json                     a learner that is killed 50 times, against one that is not
   cargo lab bench train --peer torch --json       a training step against PyTorch's
@@ -121,8 +121,8 @@ enum Command {
     /// Compare Echo's numbers with reference data.
     #[command(subcommand)]
     Vectors(Vectors),
-    /// Run relay machines in thousands of simulated networks with faults and liars, and check their
-    /// rules at every step.
+    /// Run dissemination in thousands of simulated networks with faults and liars, and check its rules
+    /// at every step.
     Simulate(SimulateOptions),
     /// Try what a paper claims: courses of a tiny policy over seeds, with 95 % intervals and pictures.
     #[command(subcommand, after_help = study::EXIT_CODE)]

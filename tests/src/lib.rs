@@ -12,7 +12,7 @@
 //! - `demo` trains two-digit addition on this machine, and draws the reward curve.
 //! - `attack` trains the demo's task among liars, floods and slow lorises, and among honest nodes.
 //! - `trouble` plays kills, wrong clocks, full disks and damaged files on real processes.
-//! - `broadcast` times how a snapshot spreads. It also runs relay machines in simulated networks.
+//! - `broadcast` times how a snapshot spreads. It also runs dissemination in simulated networks.
 //! - `bench` measures speed and memory, against outside systems and against limits.
 //! - `study` tries what the papers claim, with a tiny policy.
 //! - `conformance` compares Echo's numbers with reference data that others made.

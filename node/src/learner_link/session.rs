@@ -276,9 +276,9 @@ impl Session {
 /// What the neighbours gave, those first that were cut off: they are the fewest, and the learner
 /// must hear of them.
 fn uplinks(stats: &SnapshotStats) -> Vec<UplinkReport> {
-    let upstream = |peer| stats.relay.upstreams.iter().find(|upstream| upstream.peer == peer);
+    let upstream = |peer| stats.dissemination.upstreams.iter().find(|upstream| upstream.peer == peer);
     let rotten = stats.cut_off.iter().rev().map(|peer| (*peer, true));
-    let others = stats.relay.upstreams.iter().map(|upstream| (upstream.peer, false));
+    let others = stats.dissemination.upstreams.iter().map(|upstream| (upstream.peer, false));
     let others = others.filter(|(peer, _)| !stats.cut_off.contains(peer));
     let report = |(peer, rotten)| {
         let gave = upstream(peer);
@@ -298,9 +298,9 @@ fn traffic(stats: &SnapshotStats) -> SnapshotTraffic {
     SnapshotTraffic {
         received_bytes: stats.received_bytes,
         sent_bytes: stats.sent_bytes,
-        blocks: stats.relay.blocks,
-        duplicates: stats.relay.duplicates,
-        repairs: stats.relay.steals,
+        blocks: stats.dissemination.blocks,
+        duplicates: stats.dissemination.duplicates,
+        repairs: stats.dissemination.steals,
         cut_off: stats.cut_off.iter().map(|peer| peer.short()).collect(),
     }
 }

@@ -77,7 +77,8 @@ impl SnapshotDownloads {
     /// [`DownloadError`]; everything else is logged and tried again.
     pub async fn run(self, mut events: mpsc::Receiver<SnapshotEvent>) -> Result<(), DownloadError> {
         let (complete, completed) = watch::channel(None);
-        // One question at a time; what comes while it is under way is asked again by the relay machine.
+        // One question at a time. What comes while it is under way is asked again by the machine of
+        // dissemination.
         let (ask, asked) = mpsc::channel(1);
         let follow = async {
             while let Some(event) = events.recv().await {

@@ -3,7 +3,7 @@
 use super::block_picker::{lowest, rarest};
 use super::neighbours::{MAX_NEIGHBOURS, NeighbourState, RequestedBlock, StreamState};
 use super::reassignment::RETRY_STEAL_MS;
-use super::{DisseminationMode, NeighbourRole, Relay, RelayOutput};
+use super::{Dissemination, DisseminationMode, NeighbourRole, Output};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
@@ -17,7 +17,7 @@ const REFUSALS_BORNE: u32 = 2;
 /// Nothing under way for this time, while something is missing, is worth a question.
 const STARVED_MS: u64 = 2_000;
 
-impl Relay {
+impl Dissemination {
     pub(super) fn named(&mut self, now: UnixMillis, named: Vec<(PublicKey, NeighbourRole)>) {
         let (rotten, sound): (Vec<_>, Vec<_>) = named
             .into_iter()
@@ -123,7 +123,7 @@ impl Relay {
         let again = self.neighbours.edges.get(&peer).is_some_and(|edge| edge.failures >= REFUSALS_BORNE);
         self.fail(now, peer, again);
         if self.neighbours.edges.values().all(|edge| matches!(edge.link, StreamState::Closed { .. })) {
-            self.outputs.push_back(RelayOutput::Refused(version));
+            self.outputs.push_back(Output::Refused(version));
         }
         self.fetch(now);
     }
@@ -151,7 +151,7 @@ impl Relay {
     /// the learner for neighbours.
     pub(super) fn fetch(&mut self, now: UnixMillis) {
         let retired = self.neighbours.retire();
-        self.outputs.extend(retired.into_iter().map(RelayOutput::Close));
+        self.outputs.extend(retired.into_iter().map(Output::Close));
         if let Some(version) = self.current {
             self.connect(now, version);
             self.refill(now, version);
@@ -163,7 +163,7 @@ impl Relay {
     pub(super) fn close_all(&mut self, now: UnixMillis) {
         for (peer, edge) in &mut self.neighbours.edges {
             if !matches!(edge.link, StreamState::Closed { .. }) {
-                self.outputs.push_back(RelayOutput::Close(*peer));
+                self.outputs.push_back(Output::Close(*peer));
                 edge.closed(now);
             }
         }
@@ -195,7 +195,7 @@ impl Relay {
         transfer.ask(piece, blocks);
         let open = transfer.open().get(piece);
         self.neighbours.refresh(piece, open);
-        self.outputs.push_back(RelayOutput::Request { peer, version, piece, blocks });
+        self.outputs.push_back(Output::Request { peer, version, piece, blocks });
     }
 
     pub(super) fn fetch_timeout(&self) -> Option<UnixMillis> {
@@ -219,7 +219,7 @@ impl Relay {
         let edges = self.neighbours.edges.iter();
         let late: Vec<PublicKey> = edges.filter(|(_, edge)| late(edge)).map(|(peer, _)| *peer).collect();
         for peer in late {
-            self.outputs.push_back(RelayOutput::Close(peer));
+            self.outputs.push_back(Output::Close(peer));
             self.fail(now, peer, true);
         }
         self.fetch(now);
@@ -253,7 +253,7 @@ impl Relay {
                 && edge.is_used(self.config.mode)
             {
                 edge.opening(now);
-                self.outputs.push_back(RelayOutput::Open { peer: *peer, version });
+                self.outputs.push_back(Output::Open { peer: *peer, version });
             }
         }
     }
@@ -379,7 +379,7 @@ impl Relay {
         match self.question_at() {
             Some(at) if now >= at => {
                 let lost = self.useless();
-                self.outputs.push_back(RelayOutput::AskNeighbours { lost: lost.iter().copied().collect() });
+                self.outputs.push_back(Output::AskNeighbours { lost: lost.iter().copied().collect() });
                 self.questions.rotten.clear();
                 self.questions.put(now, lost);
             }

@@ -2,7 +2,7 @@
 
 use super::neighbours::NeighbourState;
 use super::request_window::QUEUE_MS;
-use super::{MAX_SERVED, Relay, RelayOutput};
+use super::{Dissemination, MAX_SERVED, Output};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
@@ -32,7 +32,7 @@ const MUCH_LATER: u64 = 10;
 /// Cancelled blocks that are remembered of a neighbour.
 const MAX_CANCELLED: usize = 256;
 
-impl Relay {
+impl Dissemination {
     /// Lets `thief`, for which nothing is left to ask, take over one block. False when no other
     /// neighbour is slow enough.
     pub(super) fn steal(&mut self, now: UnixMillis, thief: PublicKey) -> bool {
@@ -96,7 +96,7 @@ impl Relay {
                 edge.cancelled.pop_front();
             }
             let blocks = BlockMask::of([block]);
-            self.outputs.push_back(RelayOutput::Cancel { peer, version, piece, blocks });
+            self.outputs.push_back(Output::Cancel { peer, version, piece, blocks });
         }
     }
 }

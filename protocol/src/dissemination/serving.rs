@@ -1,7 +1,7 @@
 //! The serving half: who may pull from here, what they are told, and what they get next.
 
 use super::consumers::Consumer;
-use super::{Relay, RelayOutput};
+use super::{Dissemination, Output};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
@@ -17,7 +17,7 @@ const MAX_GATHER_MS: u64 = 50;
 /// travels on at once.
 const GATHER_PART: u64 = 64;
 
-impl Relay {
+impl Dissemination {
     pub(super) fn joined(
         &mut self,
         now: UnixMillis,
@@ -34,7 +34,7 @@ impl Relay {
         // Who waits for what is not known here is told nothing, so that costs nothing however often it comes.
         let flood = self.versions.contains_key(&version) && !self.consumers.may_join(now, peer, version);
         if gone || flood || self.rotten.contains(&peer) || !self.make_place(now, &peer) {
-            self.outputs.push_back(RelayOutput::Refuse { peer, version });
+            self.outputs.push_back(Output::Refuse { peer, version });
             return;
         }
         self.consumers.add(now, peer, version, manifest);
@@ -99,7 +99,7 @@ impl Relay {
                 let greeted = std::mem::replace(&mut consumer.greeted, true);
                 let news = if greeted { fresh.clone() } else { transfer.have().iter().collect() };
                 if !news.is_empty() {
-                    self.outputs.push_back(RelayOutput::Tell { peer: *peer, version: *version, news });
+                    self.outputs.push_back(Output::Tell { peer: *peer, version: *version, news });
                 }
             }
         }
@@ -114,14 +114,14 @@ impl Relay {
             false => c.version < begun && !versions.contains_key(&c.version),
         };
         for (peer, version) in self.consumers.remove_where(passed) {
-            self.outputs.push_back(RelayOutput::Refuse { peer, version });
+            self.outputs.push_back(Output::Refuse { peer, version });
         }
     }
 
     /// Refuses the consumers of a version that is no longer here.
     pub(super) fn refuse_all_of(&mut self, gone: PolicyVersion) {
         for (peer, version) in self.consumers.remove_where(|c| c.version == gone) {
-            self.outputs.push_back(RelayOutput::Refuse { peer, version });
+            self.outputs.push_back(Output::Refuse { peer, version });
         }
     }
 
@@ -141,7 +141,7 @@ impl Relay {
 
     fn refuse(&mut self, peer: PublicKey, version: PolicyVersion) {
         self.consumers.remove(&peer);
-        self.outputs.push_back(RelayOutput::Refuse { peer, version });
+        self.outputs.push_back(Output::Refuse { peer, version });
     }
 
     /// Hands the driver what a consumer gets next.
@@ -155,7 +155,7 @@ impl Relay {
                 transfer.serve(piece, block);
                 consumer.active = now;
                 consumer.share.iter_mut().for_each(|share| share.got(piece, block));
-                self.outputs.push_back(RelayOutput::Serve { peer: *peer, version, piece, block });
+                self.outputs.push_back(Output::Serve { peer: *peer, version, piece, block });
             } else {
                 self.refuse(*peer, version);
                 return;

@@ -1,5 +1,5 @@
-//! Networks of relay machines in simulated time: links with rates and latencies, faults, liars, and
-//! a learner that names neighbours.
+//! Networks of dissemination machines in simulated time: links with rates and latencies, faults,
+//! liars, and a learner that names neighbours.
 //!
 //! [`run`] draws a small network with faults from a seed and checks the machine's rules at
 //! every step; [`broadcast`] measures how long a snapshot takes without or with churn,
@@ -115,7 +115,8 @@ pub fn broadcast(setup: &SimulationSetup) -> Result<Timing, String> {
     let uplinks = setup.source_up + setup.up.iter().sum::<u64>();
     let bounds = [setup.bytes * 1000 / setup.source_up, setup.bytes * 1000 / setup.down];
     let shared = setup.up.len() as u64 * setup.bytes * 1000 / uplinks;
-    let stats: Vec<_> = world.nodes[1..].iter().filter_map(|n| n.relay.as_ref()).map(|r| r.stats()).collect();
+    let stats: Vec<_> =
+        world.nodes[1..].iter().filter_map(|n| n.machine.as_ref()).map(|r| r.stats()).collect();
     Ok(Timing {
         millis: world.millis(),
         bound_millis: bounds.into_iter().max().unwrap_or(0).max(shared),
@@ -125,7 +126,7 @@ pub fn broadcast(setup: &SimulationSetup) -> Result<Timing, String> {
         source_bytes: world.nodes[0].sent_bytes,
         complete: world.nodes[1..]
             .iter()
-            .filter(|n| n.relay.is_some() && n.is_complete(world.newest))
+            .filter(|n| n.machine.is_some() && n.is_complete(world.newest))
             .count(),
         living: stats.len(),
     })

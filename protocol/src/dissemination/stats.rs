@@ -1,6 +1,6 @@
 //! What the neighbours gave, for metrics and heartbeats.
 
-use super::Relay;
+use super::Dissemination;
 use super::neighbours::NeighbourState;
 use crate::wire::identity::PublicKey;
 
@@ -40,7 +40,7 @@ pub struct Stats {
     pub consumers: usize,
 }
 
-impl Relay {
+impl Dissemination {
     /// What the neighbours gave so far.
     pub fn stats(&self) -> Stats {
         let all = self.neighbours.totals();

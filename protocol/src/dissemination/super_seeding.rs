@@ -16,7 +16,7 @@
 
 use super::consumers::Consumer;
 use super::consumers::share::{LOOK_EVERY_MS, News, Share};
-use super::{DisseminationMode, Relay, RelayOutput};
+use super::{Dissemination, DisseminationMode, Output};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
@@ -70,7 +70,7 @@ impl SuperSeeding {
     }
 }
 
-impl Relay {
+impl Dissemination {
     /// The source tells of the chunks of this version step by step.
     pub(super) fn begin_super_seeding(&mut self, now: UnixMillis, version: PolicyVersion) {
         self.disclose_all();
@@ -166,7 +166,7 @@ impl Relay {
 
     fn say(&mut self, peer: PublicKey, version: PolicyVersion, news: News) {
         if !news.is_empty() {
-            self.outputs.push_back(RelayOutput::Tell { peer, version, news });
+            self.outputs.push_back(Output::Tell { peer, version, news });
         }
     }
 

@@ -51,16 +51,16 @@ const CHAIN: [(u8, NeighbourRole); 3] =
 const START: UnixMillis = UnixMillis(1_700_000_000_000);
 /// Timeouts that may come while a test lets time pass.
 const MAX_TURNS: u32 = 10_000;
-const NOTHING: [RelayOutput; 0] = [];
+const NOTHING: [Output; 0] = [];
 
 /// A machine and its clock.
 struct Bench {
-    relay: Relay,
+    machine: Dissemination,
     now: UnixMillis,
 }
 
-fn config(mode: DisseminationMode) -> RelayConfig {
-    RelayConfig {
+fn config(mode: DisseminationMode) -> DisseminationConfig {
+    DisseminationConfig {
         me: key(ME),
         source: false,
         serves: true,
@@ -78,8 +78,8 @@ fn snapshot(version: PolicyVersion, chunks: u8, blocks: u32) -> Arc<Manifest> {
 }
 
 impl Bench {
-    fn new(config: RelayConfig) -> Self {
-        Self { relay: Relay::new(config), now: START }
+    fn new(config: DisseminationConfig) -> Self {
+        Self { machine: Dissemination::new(config), now: START }
     }
 
     fn node(mode: DisseminationMode) -> Self {
@@ -88,7 +88,7 @@ impl Bench {
 
     /// The source, which has published this snapshot.
     fn source(manifest: &Arc<Manifest>) -> Self {
-        let mut bench = Self::new(RelayConfig { source: true, ..config(DisseminationMode::Echo) });
+        let mut bench = Self::new(DisseminationConfig { source: true, ..config(DisseminationMode::Echo) });
         assert_eq!(bench.on(published(manifest)), NOTHING);
         bench
     }
@@ -114,13 +114,13 @@ impl Bench {
     }
 
     /// Announces a snapshot of which every chunk is wanted.
-    fn announce(&mut self, manifest: &Arc<Manifest>, have: &[(u32, u64)]) -> Vec<RelayOutput> {
+    fn announce(&mut self, manifest: &Arc<Manifest>, have: &[(u32, u64)]) -> Vec<Output> {
         let chunks: Vec<u32> = (0..manifest.chunks.len() as u32).collect();
         self.on(announced(manifest, have, &chunks))
     }
 
     /// Announces a snapshot of which every chunk is on the disk.
-    fn complete(&mut self, manifest: &Arc<Manifest>) -> Vec<RelayOutput> {
+    fn complete(&mut self, manifest: &Arc<Manifest>) -> Vec<Output> {
         let have: Vec<(u32, u64)> =
             (0..manifest.chunks.len() as u32).map(|chunk| (chunk, u64::MAX)).collect();
         self.announce(manifest, &have)
@@ -136,27 +136,27 @@ impl Bench {
 
     /// Tells the machine what happened, and returns what it says to that. Who joins goes by the
     /// manifest that the machine has, or will have.
-    fn on(&mut self, mut input: Input) -> Vec<RelayOutput> {
+    fn on(&mut self, mut input: Input) -> Vec<Output> {
         if let Input::Joined { version, manifest, .. } = &mut input {
-            *manifest = self.relay.manifest_id(*version).unwrap_or_else(|| snapshot(*version, 1, 4).id());
+            *manifest = self.machine.manifest_id(*version).unwrap_or_else(|| snapshot(*version, 1, 4).id());
         }
-        self.relay.handle(self.now, input);
+        self.machine.handle(self.now, input);
         self.said()
     }
 
-    fn said(&mut self) -> Vec<RelayOutput> {
-        std::iter::from_fn(|| self.relay.poll_output()).collect()
+    fn said(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.machine.poll_output()).collect()
     }
 
     /// Lets time pass, with every timeout on the way, and returns what the machine says meanwhile.
-    fn pass(&mut self, millis: u64) -> Vec<RelayOutput> {
+    fn pass(&mut self, millis: u64) -> Vec<Output> {
         let end = self.now.plus(millis);
         let (mut said, mut turns) = (Vec::new(), 0);
-        while let Some(at) = self.relay.poll_timeout().filter(|at| *at <= end) {
+        while let Some(at) = self.machine.poll_timeout().filter(|at| *at <= end) {
             turns += 1;
             assert!(turns <= MAX_TURNS, "the machine spins");
             self.now = self.now.max(at);
-            self.relay.handle_timeout(self.now);
+            self.machine.handle_timeout(self.now);
             said.extend(self.said());
         }
         self.now = end;

@@ -2,7 +2,7 @@
 
 use super::fetching::asked_again;
 use super::transfer::Transfer;
-use super::{Relay, RelayOutput};
+use super::{Dissemination, Output};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
@@ -21,7 +21,7 @@ pub(super) struct Announcement {
     pub(super) wanted: PieceSet,
 }
 
-impl Relay {
+impl Dissemination {
     /// Receives this version from now on, in place of the one that is being received.
     pub(super) fn announced(&mut self, now: UnixMillis, announcement: Announcement) {
         if self.config.source {
@@ -125,7 +125,7 @@ impl Relay {
         let Some(version) = self.current.filter(|version| self.is_complete(*version)) else { return };
         self.current = None;
         self.close_all(now);
-        self.outputs.push_back(RelayOutput::Complete(version));
+        self.outputs.push_back(Output::Complete(version));
         self.discard_old();
     }
 
@@ -178,6 +178,6 @@ impl Relay {
     fn discard(&mut self, version: PolicyVersion) {
         self.versions.remove(&version);
         self.refuse_all_of(version);
-        self.outputs.push_back(RelayOutput::Discard(version));
+        self.outputs.push_back(Output::Discard(version));
     }
 }

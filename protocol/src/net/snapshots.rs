@@ -1,13 +1,14 @@
 //! Snapshots on the wire: the driver around the dissemination machine.
 //!
-//! One task owns the machine ([`Relay`](crate::dissemination::Relay)) and does what it says. Streams, disk,
-//! hashing and deltas run in tasks of their own and report back. A peer opens one stream to each
-//! neighbour for the version that it fetches, and requests blocks on it (`frames`). A block is verified
-//! against the signed manifest and stored before the machine hears of it, and so before it is announced
-//! or served. Chunks that a delta makes are built as soon as the delta and its base are here.
+//! One task owns the machine ([`Dissemination`](crate::dissemination::Dissemination)) and does what
+//! it says. Streams, disk, hashing and deltas run in tasks of their own and report back. A peer opens
+//! one stream to each neighbour for the version that it fetches, and requests blocks on it
+//! (`frames`). A block is verified against the signed manifest and stored before the machine hears
+//! of it, and so before it is announced or served. Chunks that a delta makes are built as soon as the
+//! delta and its base are here.
 //!
 //! ```text
-//! owner ── DriverCommand ──> driver ── Input ──> dissemination ── RelayOutput ──> driver
+//! owner ── DriverCommand ──> driver ── Input ──> dissemination ── Output ──> driver
 //!                              │ DownloadEvent ──> downloads ── DownloadAction ──> driver
 //!                              │
 //!                              ├── UpstreamCommand ──> upstream ── PullMessage ──> neighbour
@@ -37,7 +38,7 @@ mod upstream;
 
 use crate::control::requests::Peer;
 use crate::dissemination;
-use crate::dissemination::{DisseminationMode, RelayConfig};
+use crate::dissemination::{DisseminationConfig, DisseminationMode};
 use crate::net::error::NetError;
 use crate::net::host::Host;
 use crate::net::protocol_names;
@@ -95,8 +96,8 @@ impl SnapshotsConfig {
         Self { me, role, mode, keep_versions, learner: None, seed }
     }
 
-    fn relay(&self) -> RelayConfig {
-        RelayConfig {
+    fn dissemination(&self) -> DisseminationConfig {
+        DisseminationConfig {
             me: self.me,
             source: self.role == SnapshotRole::Source,
             serves: self.role != SnapshotRole::Leaf,

@@ -1,5 +1,5 @@
-//! Many simulated networks of relay machines, each drawn from a seed: loss,
-//! delay, reordering, crashes, liars.
+//! Many simulated networks of dissemination machines, each drawn from a seed: loss, delay,
+//! reordering, crashes, liars.
 
 use crate::output::console::{CommandReport, Console};
 use echo_protocol::dissemination::simulation;

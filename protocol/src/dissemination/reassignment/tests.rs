@@ -1,7 +1,7 @@
 use super::*;
 use crate::dissemination::neighbours::RequestedBlock;
 use crate::dissemination::simulation::manifest;
-use crate::dissemination::{DisseminationMode, Input, NeighbourRole, RelayConfig};
+use crate::dissemination::{DisseminationConfig, DisseminationMode, Input, NeighbourRole};
 use crate::snapshot::blocks::BLOCK_BYTES;
 use crate::wire::content_id::ContentId;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ fn key(n: u8) -> PublicKey {
 
 /// A node whose victim was asked for all blocks of the only piece, and whose thief is a
 /// hundred times as fast.
-fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
+fn node(now: UnixMillis) -> (Dissemination, PublicKey, PublicKey) {
     let (victim, thief) = (key(1), key(2));
-    let config = RelayConfig {
+    let config = DisseminationConfig {
         me: key(0),
         source: false,
         serves: false,
@@ -27,52 +27,53 @@ fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
         mode: DisseminationMode::Echo,
         seed: [1; 32],
     };
-    let mut relay = Relay::new(config);
+    let mut machine = Dissemination::new(config);
     let bytes = 4 << 20;
     let manifest = Arc::new(manifest(1, bytes, bytes as u32, false));
     let wanted = [PIECE].into_iter().collect();
-    relay.handle(now, Input::Announced { manifest, have: Default::default(), wanted });
-    relay.handle(now, Input::Neighbours(vec![(victim, NeighbourRole::Parent), (thief, NeighbourRole::Mesh)]));
+    machine.handle(now, Input::Announced { manifest, have: Default::default(), wanted });
+    machine
+        .handle(now, Input::Neighbours(vec![(victim, NeighbourRole::Parent), (thief, NeighbourRole::Mesh)]));
     let all = BlockMask(u64::MAX);
-    let transfer = relay.versions.get_mut(&VERSION).unwrap();
+    let transfer = machine.versions.get_mut(&VERSION).unwrap();
     transfer.ask(PIECE, all);
     for (peer, block_ms) in [(victim, SLOW_MS), (thief, SLOW_MS / 100)] {
-        relay.handle(now, Input::Opened(peer));
-        relay.handle(now, Input::Has { peer, version: VERSION, news: vec![(PIECE, all)] });
-        let edge = relay.neighbours.edges.get_mut(&peer).unwrap();
+        machine.handle(now, Input::Opened(peer));
+        machine.handle(now, Input::Has { peer, version: VERSION, news: vec![(PIECE, all)] });
+        let edge = machine.neighbours.edges.get_mut(&peer).unwrap();
         edge.pace.arrived(now, BLOCK_BYTES as u64, UnixMillis(now.0 - block_ms), 0);
         edge.heard = now;
     }
-    let edge = relay.neighbours.edges.get_mut(&victim).unwrap();
+    let edge = machine.neighbours.edges.get_mut(&victim).unwrap();
     edge.asked = all.iter().map(|block| RequestedBlock { piece: PIECE, block, at: now, before: 0 }).collect();
-    (relay, victim, thief)
+    (machine, victim, thief)
 }
 
 #[test]
 fn duplicates_do_not_protect_one_who_is_far_too_late() {
     let now = UnixMillis(10_000);
-    let (mut relay, victim, thief) = node(now);
-    (relay.neighbours.all.blocks, relay.neighbours.all.duplicates) = (100, 50);
-    assert!(relay.steal(now, thief), "it would take a minute");
-    let edge = relay.neighbours.edges.get_mut(&victim).unwrap();
+    let (mut machine, victim, thief) = node(now);
+    (machine.neighbours.all.blocks, machine.neighbours.all.duplicates) = (100, 50);
+    assert!(machine.steal(now, thief), "it would take a minute");
+    let edge = machine.neighbours.edges.get_mut(&victim).unwrap();
     edge.asked.truncate(2);
-    assert!(!relay.steal(now, thief), "it is slow, but not so slow that a duplicate would be worth it");
-    relay.neighbours.all.duplicates = 0;
-    assert!(relay.steal(now, thief));
+    assert!(!machine.steal(now, thief), "it is slow, but not so slow that a duplicate would be worth it");
+    machine.neighbours.all.duplicates = 0;
+    assert!(machine.steal(now, thief));
 }
 
 #[test]
 fn what_is_sent_after_a_cancel_does_not_make_a_spendthrift() {
     let now = UnixMillis(10_000);
-    let (mut relay, victim, thief) = node(now);
+    let (mut machine, victim, thief) = node(now);
     for _ in 0..2 {
-        assert!(relay.steal(now, thief));
+        assert!(machine.steal(now, thief));
     }
     let mut twice = |block, at: u64| {
         for peer in [thief, victim] {
-            relay.handle(now.plus(at), Input::Stored { peer, version: VERSION, piece: PIECE, block });
+            machine.handle(now.plus(at), Input::Stored { peer, version: VERSION, piece: PIECE, block });
         }
-        (relay.neighbours.all.duplicates, relay.neighbours.all.belated)
+        (machine.neighbours.all.duplicates, machine.neighbours.all.belated)
     };
     assert_eq!(twice(63, SLOW_MS), (1, 0), "it may have been on its way");
     assert_eq!(twice(62, 6 * SLOW_MS), (2, 1), "it was sent in spite of the cancel");

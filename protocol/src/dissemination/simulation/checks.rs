@@ -1,6 +1,6 @@
 //! The rules that a machine must keep, checked at everything that it says.
 
-use crate::dissemination::{MAX_SERVED, MAX_WINDOW, RelayOutput};
+use crate::dissemination::{MAX_SERVED, MAX_WINDOW, Output};
 use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::Holdings;
@@ -66,44 +66,38 @@ impl PeerHistory {
     }
 
     /// Checks one output against what is on `disk` of the version that it speaks of.
-    pub(super) fn check(&mut self, output: &RelayOutput, disk: &Holdings) -> Result<(), String> {
+    pub(super) fn check(&mut self, output: &Output, disk: &Holdings) -> Result<(), String> {
         match output {
-            RelayOutput::Open { peer, .. } if self.cut_off.contains(peer) => {
-                Err("opens to one cut off".into())
-            }
-            RelayOutput::CutOff(peer) => {
+            Output::Open { peer, .. } if self.cut_off.contains(peer) => Err("opens to one cut off".into()),
+            Output::CutOff(peer) => {
                 self.cut_off.insert(*peer);
                 self.pulls.remove(peer);
                 self.serves.remove(peer);
                 Ok(())
             }
-            RelayOutput::Close(peer) => {
+            Output::Close(peer) => {
                 self.pulls.remove(peer);
                 Ok(())
             }
-            RelayOutput::Refuse { peer, .. } => {
+            Output::Refuse { peer, .. } => {
                 self.serves.remove(peer);
                 Ok(())
             }
-            RelayOutput::Request { peer, piece, blocks, .. } => {
-                self.check_request(peer, *piece, *blocks, disk)
-            }
-            RelayOutput::Cancel { peer, piece, blocks, .. } => {
+            Output::Request { peer, piece, blocks, .. } => self.check_request(peer, *piece, *blocks, disk),
+            Output::Cancel { peer, piece, blocks, .. } => {
                 blocks.iter().for_each(|block| self.delivered(peer, *piece, block));
                 Ok(())
             }
-            RelayOutput::Tell { news, .. } => {
-                match news.iter().find(|(p, g)| !g.minus(disk.get(*p)).is_empty()) {
-                    Some((piece, _)) => Err(format!("tells of {piece:?}, which is not stored")),
-                    None => Ok(()),
-                }
-            }
-            RelayOutput::Serve { peer, piece, block, .. } => self.check_serve(peer, *piece, *block, disk),
-            RelayOutput::Open { .. }
-            | RelayOutput::Complete(_)
-            | RelayOutput::Refused(_)
-            | RelayOutput::Discard(_)
-            | RelayOutput::AskNeighbours { .. } => Ok(()),
+            Output::Tell { news, .. } => match news.iter().find(|(p, g)| !g.minus(disk.get(*p)).is_empty()) {
+                Some((piece, _)) => Err(format!("tells of {piece:?}, which is not stored")),
+                None => Ok(()),
+            },
+            Output::Serve { peer, piece, block, .. } => self.check_serve(peer, *piece, *block, disk),
+            Output::Open { .. }
+            | Output::Complete(_)
+            | Output::Refused(_)
+            | Output::Discard(_)
+            | Output::AskNeighbours { .. } => Ok(()),
         }
     }
 

@@ -9,7 +9,7 @@ use super::checks::PeerHistory;
 use super::event::{PeerKind, SimulationEvent};
 use super::learner::neighbours;
 use super::links::SimulatedStream;
-use crate::dissemination::{DisseminationMode, Input, NeighbourRole, Relay};
+use crate::dissemination::{Dissemination, DisseminationMode, Input, NeighbourRole};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
@@ -29,7 +29,7 @@ pub(super) struct SimulatedNode {
     pub(super) key: PublicKey,
     pub(super) kind: PeerKind,
     /// None while it is down, and for liars.
-    pub(super) relay: Option<Relay>,
+    pub(super) machine: Option<Dissemination>,
     /// Counts its starts: what belongs to an earlier life is ignored.
     epoch: u64,
     /// Bytes per second of its uplink.
@@ -89,11 +89,11 @@ pub(super) struct World {
 impl SimulatedNode {
     /// Whether every chunk of this version is on its disk and its machine knows.
     pub(super) fn is_complete(&self, version: PolicyVersion) -> bool {
-        let Some(relay) = &self.relay else { return false };
-        let (Some(manifest), Some(disk)) = (relay.manifest(version), self.disk.get(&version)) else {
+        let Some(machine) = &self.machine else { return false };
+        let (Some(manifest), Some(disk)) = (machine.manifest(version), self.disk.get(&version)) else {
             return false;
         };
-        relay.newest_complete() == Some(version)
+        machine.newest_complete() == Some(version)
             && (0..manifest.chunks.len() as u32).map(PieceIndex).all(|piece| {
                 let length = manifest.piece(piece).map_or(0, |p| p.length);
                 BlockMask::all(crate::snapshot::blocks::block_count(length)).minus(disk.get(piece)).is_empty()
@@ -132,20 +132,20 @@ impl World {
     }
 
     fn is_done(&self) -> bool {
-        let waits = |node: &&SimulatedNode| node.kind == PeerKind::Honest && node.relay.is_some();
+        let waits = |node: &&SimulatedNode| node.kind == PeerKind::Honest && node.machine.is_some();
         self.nodes[1..].iter().filter(waits).all(|node| node.is_complete(self.newest))
     }
 
     fn stuck(&self) -> String {
         let stuck = |n: &&SimulatedNode| {
-            n.kind == PeerKind::Honest && n.relay.is_some() && !n.is_complete(self.newest)
+            n.kind == PeerKind::Honest && n.machine.is_some() && !n.is_complete(self.newest)
         };
         let of = |n: &SimulatedNode| {
-            let relay = n.relay.as_ref();
+            let machine = n.machine.as_ref();
             let peers = n.pulling.keys();
             format!(
                 "{:?} pulls from {:?}, parent {:?}",
-                relay.and_then(Relay::progress),
+                machine.and_then(Dissemination::progress),
                 peers.collect::<Vec<_>>(),
                 n.parent
             )
@@ -167,7 +167,7 @@ impl World {
     }
 
     fn is_alive(&self, node: usize) -> bool {
-        self.nodes[node].relay.is_some() || self.nodes[node].kind != PeerKind::Honest
+        self.nodes[node].machine.is_some() || self.nodes[node].kind != PeerKind::Honest
     }
 
     fn peer(&self, key: &PublicKey) -> usize {
@@ -228,8 +228,8 @@ impl World {
             return Err(format!("peer {node} spins at {} ms", self.millis()));
         }
         let now = self.time();
-        if let Some(relay) = &mut self.nodes[node].relay {
-            relay.handle_timeout(now);
+        if let Some(machine) = &mut self.nodes[node].machine {
+            machine.handle_timeout(now);
         }
         self.obey(node)
     }
@@ -242,14 +242,14 @@ impl World {
     /// Tells a machine what happened and does what it says.
     fn handle(&mut self, node: usize, input: Input) -> Result<(), String> {
         let now = self.time();
-        let Some(relay) = &mut self.nodes[node].relay else { return Ok(()) };
-        relay.handle(now, input);
+        let Some(machine) = &mut self.nodes[node].machine else { return Ok(()) };
+        machine.handle(now, input);
         self.obey(node)
     }
 
     fn name_neighbours(&mut self, node: usize, lost: &[usize]) -> Result<(), String> {
         let mut lost = lost.to_vec();
-        let progress = self.nodes[node].relay.as_ref().and_then(Relay::progress);
+        let progress = self.nodes[node].machine.as_ref().and_then(Dissemination::progress);
         if progress == std::mem::replace(&mut self.nodes[node].progress, progress) {
             // It got nothing since: perhaps those named so far are of no use.
             let draws = &mut self.draws;

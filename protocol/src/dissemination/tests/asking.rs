@@ -3,7 +3,7 @@
 use super::*;
 
 fn seeded(seed: u8) -> Bench {
-    Bench::new(RelayConfig { seed: [seed; 32], ..config(DisseminationMode::Echo) })
+    Bench::new(DisseminationConfig { seed: [seed; 32], ..config(DisseminationMode::Echo) })
 }
 
 #[test]
@@ -67,6 +67,6 @@ fn the_machine_itself_and_those_beyond_the_longest_list_are_no_neighbours() {
     let mut bench = Bench::node(DisseminationMode::Echo);
     bench.announce(&snapshot(V1, 1, 1), &[]);
     let list: Vec<(u8, NeighbourRole)> = (ME..=30).map(|peer| (peer, NeighbourRole::Mesh)).collect();
-    let opens: Vec<RelayOutput> = (1..=MAX_NEIGHBOURS as u8).map(|peer| open(peer, V1)).collect();
+    let opens: Vec<Output> = (1..=MAX_NEIGHBOURS as u8).map(|peer| open(peer, V1)).collect();
     assert_eq!(bench.on(named(&list)), opens);
 }

@@ -7,7 +7,7 @@ fn receiving(neighbours: &[(u8, NeighbourRole)]) -> Bench {
 }
 
 fn kept(bench: &Bench) -> Vec<PolicyVersion> {
-    bench.relay.kept().map(|manifest| manifest.version).collect()
+    bench.machine.kept().map(|manifest| manifest.version).collect()
 }
 
 #[test]
@@ -17,11 +17,11 @@ fn complete_is_said_once_when_the_last_wanted_block_is_stored() {
     let mut bench = Bench::receiving(DisseminationMode::Echo, &manifest, &ONE);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b11)])), [request(A, V1, 0, 0b11)]);
     assert_eq!(bench.on(stored(A, V1, 0, 1)), NOTHING);
-    assert_eq!(bench.relay.progress(), Some((V1, block, 2 * block)));
-    assert_eq!(bench.relay.newest_complete(), None);
+    assert_eq!(bench.machine.progress(), Some((V1, block, 2 * block)));
+    assert_eq!(bench.machine.newest_complete(), None);
 
     assert_eq!(bench.on(stored(A, V1, 0, 0)), [close(A), complete(V1)]);
-    assert_eq!((bench.relay.progress(), bench.relay.newest_complete()), (None, Some(V1)));
+    assert_eq!((bench.machine.progress(), bench.machine.newest_complete()), (None, Some(V1)));
     for again in [stored(A, V1, 0, 0), gained(V1, 0), wanted(V1, &[0])] {
         assert_eq!(bench.on(again), NOTHING);
     }
@@ -47,7 +47,7 @@ fn a_newer_version_takes_the_place_of_the_one_being_received() {
 fn what_all_neighbours_refuse_is_told_and_tried_again() {
     let mut bench = receiving(&TWO);
     assert_eq!(bench.on(refused(A, V1)), NOTHING);
-    assert_eq!(bench.on(refused(B, V1)), [RelayOutput::Refused(V1)]);
+    assert_eq!(bench.on(refused(B, V1)), [Output::Refused(V1)]);
     assert_eq!(deeds(bench.pass(500)), [open(A, V1), open(B, V1)]);
 }
 

@@ -4,13 +4,13 @@ use super::*;
 use crate::snapshot::manifest::DeltaEntry;
 
 /// Has `consumer` ask for these blocks of the first piece, and get them.
-fn take(bench: &mut Bench, consumer: u8, blocks: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
+fn take(bench: &mut Bench, consumer: u8, blocks: impl IntoIterator<Item = u32>) -> Vec<Output> {
     let mut said = Vec::new();
     for block in blocks {
         said.extend(bench.on(asked(consumer, V1, 0, 1 << block)));
         said.extend(bench.on(sent(consumer, 0, block)));
     }
-    said.retain(|output| !matches!(output, RelayOutput::Serve { .. }));
+    said.retain(|output| !matches!(output, Output::Serve { .. }));
     said
 }
 
@@ -35,7 +35,7 @@ fn each_consumer_is_told_of_other_blocks_until_all_were_sent_and_then_of_all() {
     take(&mut bench, Y, (11..16).chain(20..22));
     let (mine, yours) = (bits(0, 8) | bits(16, 4), bits(8, 8) | bits(20, 2));
     assert_eq!(bench.pass(150), [tell(X, V1, &[(0, yours)]), tell(Y, V1, &[(0, mine)])]);
-    assert_eq!(bench.relay.poll_timeout(), None);
+    assert_eq!(bench.machine.poll_timeout(), None);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn one_that_is_fast_is_told_of_what_it_gets_in_a_second() {
     let mut told = bench.on(joined(X, V1));
     let (mut got, mut most) = (0, 0);
     while let Some(output) = (!told.is_empty()).then(|| told.remove(0)) {
-        let RelayOutput::Tell { news, .. } = output else { continue };
+        let Output::Tell { news, .. } = output else { continue };
         for (piece, blocks) in news {
             // Two blocks a millisecond.
             for block in blocks.iter() {
@@ -87,7 +87,7 @@ fn one_that_is_fast_is_told_of_what_it_gets_in_a_second() {
                 got += 1;
                 told.extend(bench.pass(u64::from(got % 2 == 0)));
                 let ahead = told.iter().map(|output| match output {
-                    RelayOutput::Tell { news, .. } => news.iter().map(|(_, blocks)| blocks.len()).sum(),
+                    Output::Tell { news, .. } => news.iter().map(|(_, blocks)| blocks.len()).sum(),
                     _ => 0,
                 });
                 most = most.max(ahead.sum::<u32>());
@@ -128,7 +128,7 @@ fn a_newer_version_ends_it() {
 #[test]
 fn chains_and_stars_are_told_of_everything_in_order() {
     for mode in [DisseminationMode::Chain, DisseminationMode::Star] {
-        let mut bench = Bench::new(RelayConfig { source: true, ..config(mode) });
+        let mut bench = Bench::new(DisseminationConfig { source: true, ..config(mode) });
         bench.on(published(&snapshot(V1, 1, 64)));
         assert_eq!(bench.on(joined(X, V1)), [tell(X, V1, &[(0, u64::MAX)])]);
     }

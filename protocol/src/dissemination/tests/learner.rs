@@ -44,5 +44,5 @@ fn one_that_has_everything_asks_nobody_for_anything() {
     let mut bench = Bench::holding(&snapshot(V1, 1, 1));
     assert_eq!(bench.on(named(&TWO)), NOTHING);
     assert_eq!(bench.on(lost(A)), NOTHING);
-    assert_eq!(bench.relay.poll_timeout(), None);
+    assert_eq!(bench.machine.poll_timeout(), None);
 }

@@ -50,7 +50,7 @@ fn a_changed_mode_asks_others_and_lets_those_that_were_asked_deliver() {
     let list = [(A, NeighbourRole::Parent), (B, NeighbourRole::Mesh)];
     let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 8), &list);
     let first = blocks_of(&bench.on(has(B, V1, &[(0, 0xff)])));
-    bench.relay.set_mode(DisseminationMode::Star);
+    bench.machine.set_mode(DisseminationMode::Star);
     assert_eq!(bench.on(stored(B, V1, 0, first.trailing_zeros())), NOTHING);
     assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, 0xff & !first)]);
 }

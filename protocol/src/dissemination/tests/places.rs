@@ -44,7 +44,7 @@ fn the_source_has_more_places() {
     let mut bench = Bench::source(&whole());
     let newcomer = fill(&mut bench, MAX_SOURCE_CONSUMERS);
     assert_eq!(bench.on(joined(newcomer, V1)), [refuse(newcomer, V1)]);
-    assert_eq!(bench.relay.stats().consumers, MAX_SOURCE_CONSUMERS);
+    assert_eq!(bench.machine.stats().consumers, MAX_SOURCE_CONSUMERS);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn who_joins_again_keeps_its_place_and_starts_anew() {
 
 #[test]
 fn one_that_does_not_serve_refuses_everybody() {
-    let mut bench = Bench::new(RelayConfig { serves: false, ..config(DisseminationMode::Echo) });
+    let mut bench = Bench::new(DisseminationConfig { serves: false, ..config(DisseminationMode::Echo) });
     assert_eq!(bench.complete(&whole()), [complete(V1)]);
     assert_eq!(bench.on(joined(X, V1)), [refuse(X, V1)]);
     assert_eq!(bench.on(joined(Y, V2)), [refuse(Y, V2)]);

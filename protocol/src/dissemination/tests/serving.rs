@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn serves(peer: u8, blocks: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
+fn serves(peer: u8, blocks: impl IntoIterator<Item = u32>) -> Vec<Output> {
     blocks.into_iter().map(|block| serve(peer, V1, 0, block)).collect()
 }
 

@@ -16,8 +16,8 @@ fn the_source_receives_nothing() {
     let mut bench = Bench::source(&snapshot(V1, 1, 4));
     assert_eq!(bench.announce(&snapshot(V2, 1, 4), &[]), NOTHING);
     assert_eq!(bench.on(named(&TWO)), NOTHING);
-    assert_eq!(bench.relay.poll_timeout(), None);
-    assert_eq!(bench.relay.newest_complete(), Some(V1));
+    assert_eq!(bench.machine.poll_timeout(), None);
+    assert_eq!(bench.machine.newest_complete(), Some(V1));
 }
 
 #[test]

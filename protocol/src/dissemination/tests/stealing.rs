@@ -26,7 +26,7 @@ fn rivals(have: u64, millis: u64) -> Bench {
 fn assert_robbed_at(bench: &mut Bench, millis: u64) {
     assert_eq!(bench.pass(START.plus(millis - 1).since(bench.now)), NOTHING);
     assert_eq!(bench.pass(1), [cancel(A, V1, 0, 1 << 62), request(B, V1, 0, 1 << 62)]);
-    assert_eq!(bench.relay.stats().steals, 1);
+    assert_eq!(bench.machine.stats().steals, 1);
 }
 
 // B would deliver another block 200 ms after it is asked: 100 ms of latency, and 100 ms for 64
@@ -58,14 +58,14 @@ fn what_is_on_its_way_is_not_robbed_however_fast_the_thief_is() {
 fn after_duplicates_only_the_silent_are_robbed() {
     let mut bench = rivals(BUT_THREE | LAST, 100);
     assert_eq!(bench.on(stored(B, V1, 0, 61)), NOTHING);
-    let stats = bench.relay.stats();
+    let stats = bench.machine.stats();
     assert_eq!((stats.blocks, stats.duplicates), (1, 1));
     assert_robbed_at(&mut bench, 1_000);
 }
 
 /// A was asked for blocks 0 to 3 at the start and is silent; B is as in [`rivals`] and holds these
 /// of them. What is said after 4 s: ten times what all four would take at B's rate.
-fn robbery(held: u64) -> Vec<RelayOutput> {
+fn robbery(held: u64) -> Vec<Output> {
     let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 64), &TWO);
     assert_eq!(bench.on(has(A, V1, &[(0, 0b1111)])), [request(A, V1, 0, 0b1111)]);
     assert_eq!(bench.on(has(B, V1, &[(0, 1 << 61)])), [request(B, V1, 0, 1 << 61)]);
@@ -76,7 +76,7 @@ fn robbery(held: u64) -> Vec<RelayOutput> {
     bench.pass(1)
 }
 
-fn robbed(blocks: impl IntoIterator<Item = u32>) -> Vec<RelayOutput> {
+fn robbed(blocks: impl IntoIterator<Item = u32>) -> Vec<Output> {
     let both = |block: u32| [cancel(A, V1, 0, 1 << block), request(B, V1, 0, 1 << block)];
     blocks.into_iter().flat_map(both).collect()
 }
@@ -98,6 +98,6 @@ fn a_block_that_its_victim_delivers_after_all_is_cancelled_at_the_thief() {
     assert_eq!(bench.on(stored(A, V1, 0, 62)), [cancel(B, V1, 0, 1 << 62)]);
     // It was under way already, and counts.
     assert_eq!(bench.on(stored(B, V1, 0, 62)), NOTHING);
-    let stats = bench.relay.stats();
+    let stats = bench.machine.stats();
     assert_eq!((stats.blocks, stats.duplicates, stats.under_way), (2, 1, 0));
 }

@@ -12,7 +12,7 @@ fn halfway() -> Bench {
 }
 
 /// What the machine says to that, at once and within the time for which news are gathered.
-fn soon(bench: &mut Bench, input: Input) -> Vec<RelayOutput> {
+fn soon(bench: &mut Bench, input: Input) -> Vec<Output> {
     let mut said = bench.on(input);
     said.extend(bench.pass(50));
     said
@@ -33,7 +33,7 @@ fn a_consumer_is_told_everything_at_first_and_then_each_block_once() {
 fn news_are_gathered_until_nothing_else_is_left_to_do() {
     let mut bench = halfway();
     bench.on(joined(X, V1));
-    bench.relay.handle(bench.now, stored(A, V1, 0, 2));
+    bench.machine.handle(bench.now, stored(A, V1, 0, 2));
     assert_eq!(soon(&mut bench, stored(A, V1, 0, 3)), [tell(X, V1, &[(0, 0b1100)])]);
 }
 

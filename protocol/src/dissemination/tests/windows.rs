@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// A parent that holds eight blocks, was asked for the first four, and delivered one of them
 /// `millis` later; and what it is asked for then.
-fn after_first(millis: u64) -> (Bench, Vec<RelayOutput>) {
+fn after_first(millis: u64) -> (Bench, Vec<Output>) {
     let mut bench = Bench::receiving(DisseminationMode::Star, &snapshot(V1, 1, 8), &PARENT);
     assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, 0b1111)]);
     assert_eq!(bench.pass(millis), NOTHING);
@@ -30,9 +30,9 @@ fn fast_parent() -> (Bench, VecDeque<(u32, u32)>) {
 }
 
 /// Every block that is asked for.
-fn all_of(said: &[RelayOutput]) -> VecDeque<(u32, u32)> {
+fn all_of(said: &[Output]) -> VecDeque<(u32, u32)> {
     let blocks = said.iter().map(|output| match output {
-        RelayOutput::Request { piece, blocks, .. } => (piece.0, *blocks),
+        Output::Request { piece, blocks, .. } => (piece.0, *blocks),
         other => panic!("{other:?}"),
     });
     blocks
@@ -60,7 +60,7 @@ fn a_slow_neighbour_is_asked_for_no_less_than_the_narrowest_window() {
     let (mut bench, said) = after_first(5_000);
     assert_eq!(said, NOTHING);
     assert_eq!(bench.on(stored(A, V1, 0, 1)), NOTHING);
-    assert_eq!(bench.relay.stats().under_way, u64::from(MIN_WINDOW));
+    assert_eq!(bench.machine.stats().under_way, u64::from(MIN_WINDOW));
     assert_eq!(bench.on(stored(A, V1, 0, 2)), [request(A, V1, 0, 0b0001_0000)]);
 }
 
@@ -74,7 +74,7 @@ fn a_block_that_comes_at_once_widens_the_window_by_little() {
 fn a_fast_neighbour_is_asked_for_no_more_than_the_widest_window() {
     let (bench, asked) = fast_parent();
     assert!(asked.len() <= MAX_WINDOW as usize);
-    assert_eq!(bench.relay.stats().under_way, asked.len() as u64);
+    assert_eq!(bench.machine.stats().under_way, asked.len() as u64);
 }
 
 #[test]
@@ -100,5 +100,5 @@ fn all_neighbours_together_are_asked_for_a_start_budget_before_any_rate_is_known
         assert_eq!(blocks.count_ones(), START_WINDOW);
     }
     assert_eq!(bench.on(has(5, V1, &[(0, u64::MAX)])), NOTHING);
-    assert_eq!(bench.relay.stats().under_way, 16);
+    assert_eq!(bench.machine.stats().under_way, 16);
 }

@@ -83,59 +83,59 @@ pub(super) fn left(peer: u8) -> Input {
     Input::Left(key(peer))
 }
 
-pub(super) fn open(peer: u8, version: PolicyVersion) -> RelayOutput {
-    RelayOutput::Open { peer: key(peer), version }
+pub(super) fn open(peer: u8, version: PolicyVersion) -> Output {
+    Output::Open { peer: key(peer), version }
 }
 
-pub(super) fn close(peer: u8) -> RelayOutput {
-    RelayOutput::Close(key(peer))
+pub(super) fn close(peer: u8) -> Output {
+    Output::Close(key(peer))
 }
 
-pub(super) fn request(peer: u8, version: PolicyVersion, piece: u32, blocks: u64) -> RelayOutput {
-    RelayOutput::Request { peer: key(peer), version, piece: PieceIndex(piece), blocks: BlockMask(blocks) }
+pub(super) fn request(peer: u8, version: PolicyVersion, piece: u32, blocks: u64) -> Output {
+    Output::Request { peer: key(peer), version, piece: PieceIndex(piece), blocks: BlockMask(blocks) }
 }
 
-pub(super) fn cancel(peer: u8, version: PolicyVersion, piece: u32, blocks: u64) -> RelayOutput {
-    RelayOutput::Cancel { peer: key(peer), version, piece: PieceIndex(piece), blocks: BlockMask(blocks) }
+pub(super) fn cancel(peer: u8, version: PolicyVersion, piece: u32, blocks: u64) -> Output {
+    Output::Cancel { peer: key(peer), version, piece: PieceIndex(piece), blocks: BlockMask(blocks) }
 }
 
-pub(super) fn tell(peer: u8, version: PolicyVersion, blocks: &[(u32, u64)]) -> RelayOutput {
-    RelayOutput::Tell { peer: key(peer), version, news: news(blocks) }
+pub(super) fn tell(peer: u8, version: PolicyVersion, blocks: &[(u32, u64)]) -> Output {
+    Output::Tell { peer: key(peer), version, news: news(blocks) }
 }
 
-pub(super) fn serve(peer: u8, version: PolicyVersion, piece: u32, block: u32) -> RelayOutput {
-    RelayOutput::Serve { peer: key(peer), version, piece: PieceIndex(piece), block }
+pub(super) fn serve(peer: u8, version: PolicyVersion, piece: u32, block: u32) -> Output {
+    Output::Serve { peer: key(peer), version, piece: PieceIndex(piece), block }
 }
 
-pub(super) fn refuse(peer: u8, version: PolicyVersion) -> RelayOutput {
-    RelayOutput::Refuse { peer: key(peer), version }
+pub(super) fn refuse(peer: u8, version: PolicyVersion) -> Output {
+    Output::Refuse { peer: key(peer), version }
 }
 
-pub(super) fn complete(version: PolicyVersion) -> RelayOutput {
-    RelayOutput::Complete(version)
+pub(super) fn complete(version: PolicyVersion) -> Output {
+    Output::Complete(version)
 }
 
-pub(super) fn discard(version: PolicyVersion) -> RelayOutput {
-    RelayOutput::Discard(version)
+pub(super) fn discard(version: PolicyVersion) -> Output {
+    Output::Discard(version)
 }
 
-pub(super) fn cut_off(peer: u8) -> RelayOutput {
-    RelayOutput::CutOff(key(peer))
+pub(super) fn cut_off(peer: u8) -> Output {
+    Output::CutOff(key(peer))
 }
 
-pub(super) fn ask_neighbours(lost: &[u8]) -> RelayOutput {
-    RelayOutput::AskNeighbours { lost: lost.iter().copied().map(key).collect() }
+pub(super) fn ask_neighbours(lost: &[u8]) -> Output {
+    Output::AskNeighbours { lost: lost.iter().copied().map(key).collect() }
 }
 
 /// What was said besides questions to the learner.
-pub(super) fn deeds(said: Vec<RelayOutput>) -> Vec<RelayOutput> {
-    said.into_iter().filter(|output| !matches!(output, RelayOutput::AskNeighbours { .. })).collect()
+pub(super) fn deeds(said: Vec<Output>) -> Vec<Output> {
+    said.into_iter().filter(|output| !matches!(output, Output::AskNeighbours { .. })).collect()
 }
 
 /// The blocks of the one request that was said.
-pub(super) fn blocks_of(said: &[RelayOutput]) -> u64 {
+pub(super) fn blocks_of(said: &[Output]) -> u64 {
     match said {
-        [RelayOutput::Request { blocks, .. }] => blocks.0,
+        [Output::Request { blocks, .. }] => blocks.0,
         _ => panic!("not one request: {said:?}"),
     }
 }

@@ -7,8 +7,8 @@
 //! ever; it gives way to the newest one when nobody serves it any more, when nothing of it has come yet, or
 //! when nothing more of it comes.
 //!
-//! The relay machine knows nothing of this: to it deltas are pieces, and a chunk that was built
-//! is a piece gained.
+//! The machine of dissemination knows nothing of this: to it deltas are pieces, and a chunk that was
+//! built is a piece gained.
 //!
 //! Nothing that any manifest newer than the installed one names is deleted, even if the machine has
 //! given its version up: what came of it may be what the next plan starts from.

@@ -1,4 +1,4 @@
-//! The task that owns the relay machine.
+//! The task that owns the machine of dissemination.
 
 mod actions;
 mod streams;
@@ -9,7 +9,7 @@ use super::messages::{DriverCommand, StreamReport};
 use super::stats::Times;
 use super::{SnapshotEvent, SnapshotStats, SnapshotsConfig, Stopped};
 use crate::control::requests::Peer;
-use crate::dissemination::{Input, NeighbourRole, Relay, RelayOutput};
+use crate::dissemination::{Dissemination, Input, NeighbourRole, Output};
 use crate::net::IncomingStreams;
 use crate::net::host::Host;
 use crate::net::peer_id::{key_of_peer, peer_of_key};
@@ -33,7 +33,7 @@ const PROGRESS_EVERY_MS: u64 = 100;
 
 pub(super) struct SnapshotDriver {
     host: Host,
-    relay: Relay,
+    machine: Dissemination,
     /// Whether snapshots come from here.
     source: bool,
     /// The one whose blocking would end our part in the run.
@@ -68,7 +68,7 @@ impl SnapshotDriver {
     ) -> Self {
         Self {
             source: config.role == super::SnapshotRole::Source,
-            relay: Relay::new(config.relay()),
+            machine: Dissemination::new(config.dissemination()),
             learner: config.learner,
             events,
             edges: Edges::new(host.clone(), store.clone(), block_writer, inbox.clone()),
@@ -95,7 +95,7 @@ impl SnapshotDriver {
         let events = self.events.clone();
         let mut batch = Vec::with_capacity(BATCH);
         loop {
-            let wake = [self.relay.poll_timeout(), self.downloads.timeout()].into_iter().flatten().min();
+            let wake = [self.machine.poll_timeout(), self.downloads.timeout()].into_iter().flatten().min();
             let wake = wake.map_or(3_600_000, |at| at.since(clock::now()).max(1));
             tokio::select! {
                 taken = commands.recv_many(&mut batch, BATCH) => {
@@ -110,7 +110,7 @@ impl SnapshotDriver {
                     Some((peer, stream)) => if let Some(consumer) = key_of_peer(&peer) {
                         // What a replaced stream asked for must not be sent over the new one.
                         if self.edges.consumer(consumer, stream) {
-                            self.relay.handle(clock::now(), Input::Left(consumer));
+                            self.machine.handle(clock::now(), Input::Left(consumer));
                         }
                     },
                     None => return,
@@ -122,9 +122,9 @@ impl SnapshotDriver {
                     }
                 }
                 () = tokio::time::sleep(Duration::from_millis(wake)) => {
-                    self.relay.handle_timeout(clock::now());
-                    let relay = &self.relay;
-                    self.downloads.lose_patience(clock::now(), |version, piece| relay.supply(version, piece));
+                    self.machine.handle_timeout(clock::now());
+                    let machine = &self.machine;
+                    self.downloads.lose_patience(clock::now(), |version, piece| machine.supply(version, piece));
                 }
             }
             if self.obey().await.is_err() {
@@ -148,9 +148,9 @@ impl SnapshotDriver {
                 self.downloads.handle(now, event);
             }
             DriverCommand::Neighbours(named) => self.named(now, named).await,
-            DriverCommand::Friends(friends) => self.relay.handle(now, Input::Friends(friends)),
-            DriverCommand::Leaves(leaves) => self.relay.handle(now, Input::Leaves(leaves)),
-            DriverCommand::Mode(mode) => self.relay.set_mode(mode),
+            DriverCommand::Friends(friends) => self.machine.handle(now, Input::Friends(friends)),
+            DriverCommand::Leaves(leaves) => self.machine.handle(now, Input::Leaves(leaves)),
+            DriverCommand::Mode(mode) => self.machine.set_mode(mode),
             DriverCommand::Damaged { version, index } => {
                 self.delete_damaged(version, PieceIndex(index.0));
             }
@@ -215,17 +215,17 @@ impl SnapshotDriver {
             }
             _ => return,
         };
-        self.relay.handle(now, input);
+        self.machine.handle(now, input);
     }
 
     fn stored(&mut self, now: UnixMillis, peer: PublicKey, version: PolicyVersion, stored: Vec<Stored>) {
         self.times.first_byte(version, now);
         for Stored { piece, block, whole } in stored {
-            self.relay.handle(now, Input::Stored { peer, version, piece, block });
+            self.machine.handle(now, Input::Stored { peer, version, piece, block });
             self.downloads.handle(now, DownloadEvent::Stored { version, piece, whole });
         }
         if now.since(self.progress_at) >= PROGRESS_EVERY_MS
-            && let Some((version, have_bytes, total_bytes)) = self.relay.progress()
+            && let Some((version, have_bytes, total_bytes)) = self.machine.progress()
         {
             self.progress_at = now;
             // Progress is news only while somebody has time for it.
@@ -240,7 +240,7 @@ impl SnapshotDriver {
         if before.is_none_or(|before| before == epoch) {
             return;
         }
-        self.relay.handle(now, Input::NewEpoch);
+        self.machine.handle(now, Input::NewEpoch);
         self.downloads.forget();
         self.install = None;
         self.stale_serial = self.edges.last_serial();
@@ -249,7 +249,7 @@ impl SnapshotDriver {
     /// A piece turned out to be damaged on disk, and has been deleted. The source cannot
     /// fetch it from anybody.
     fn damaged(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex) {
-        self.relay.handle(now, Input::Damaged { version, piece });
+        self.machine.handle(now, Input::Damaged { version, piece });
         if !self.source {
             self.downloads.handle(now, DownloadEvent::Damaged { version, piece });
         }
@@ -265,13 +265,13 @@ impl SnapshotDriver {
             self.foreign.retain(|key| self.neighbours.iter().any(|(peer, _)| peer.key == *key));
         }
         let named = self.neighbours.iter().map(|(peer, role)| (peer.key, *role)).collect();
-        self.relay.handle(now, Input::Neighbours(named));
+        self.machine.handle(now, Input::Neighbours(named));
     }
 
     /// Carries out what the machine and the downloads say, until they have nothing more to say.
     async fn obey(&mut self) -> Result<(), Stopped> {
         loop {
-            if let Some(output) = self.relay.poll_output() {
+            if let Some(output) = self.machine.poll_output() {
                 self.follow(output).await?;
             } else if let Some(action) = self.downloads.poll_action() {
                 self.act(clock::now(), action);
@@ -281,45 +281,43 @@ impl SnapshotDriver {
         }
     }
 
-    async fn follow(&mut self, output: RelayOutput) -> Result<(), Stopped> {
+    async fn follow(&mut self, output: Output) -> Result<(), Stopped> {
         match output {
-            RelayOutput::Open { peer, version } => {
+            Output::Open { peer, version } => {
                 if let (Some(manifest), Some(id)) =
-                    (self.relay.manifest(version).cloned(), self.relay.manifest_id(version))
+                    (self.machine.manifest(version).cloned(), self.machine.manifest_id(version))
                 {
                     self.edges.open(peer, manifest, id);
                 }
             }
-            RelayOutput::Close(peer) => self.edges.close(&peer),
-            RelayOutput::Request { peer, piece, blocks, .. } => {
+            Output::Close(peer) => self.edges.close(&peer),
+            Output::Request { peer, piece, blocks, .. } => {
                 self.edges.wish(&peer, super::upstream::UpstreamCommand::Request { piece, blocks });
             }
-            RelayOutput::Cancel { peer, piece, blocks, .. } => {
+            Output::Cancel { peer, piece, blocks, .. } => {
                 self.edges.wish(&peer, super::upstream::UpstreamCommand::Cancel { piece, blocks });
             }
-            RelayOutput::Tell { peer, news, .. } => self.edges.tell(&peer, news),
-            RelayOutput::Serve { peer, version, piece, block } => {
-                let named = self.relay.manifest(version).and_then(|m| m.piece(piece));
+            Output::Tell { peer, news, .. } => self.edges.tell(&peer, news),
+            Output::Serve { peer, version, piece, block } => {
+                let named = self.machine.manifest(version).and_then(|m| m.piece(piece));
                 if !named.is_some_and(|named| self.edges.serve(&peer, piece, named, block)) {
                     self.edges.forget_consumer(&peer);
-                    self.relay.handle(clock::now(), Input::Left(peer));
+                    self.machine.handle(clock::now(), Input::Left(peer));
                 }
             }
-            RelayOutput::Refuse { peer, .. } => self.edges.refuse(&peer),
+            Output::Refuse { peer, .. } => self.edges.refuse(&peer),
             // More may be wanted since it was said.
-            RelayOutput::Complete(version) if !self.relay.is_complete(version) => {}
-            RelayOutput::Complete(version) => {
+            Output::Complete(version) if !self.machine.is_complete(version) => {}
+            Output::Complete(version) => {
                 self.downloads.handle(clock::now(), DownloadEvent::Complete(version))
             }
-            RelayOutput::Refused(version) => {
-                self.downloads.handle(clock::now(), DownloadEvent::Refused(version))
-            }
-            RelayOutput::Discard(version) => {
+            Output::Refused(version) => self.downloads.handle(clock::now(), DownloadEvent::Refused(version)),
+            Output::Discard(version) => {
                 self.downloads.handle(clock::now(), DownloadEvent::Forgotten(version))
             }
-            RelayOutput::CutOff(peer) => self.cut_off(peer).await?,
+            Output::CutOff(peer) => self.cut_off(peer).await?,
             // The machine asks again by itself, so a full queue loses nothing.
-            RelayOutput::AskNeighbours { lost } => {
+            Output::AskNeighbours { lost } => {
                 drop(self.events.try_send(SnapshotEvent::AskNeighbours { lost }));
             }
         }
@@ -344,7 +342,7 @@ impl SnapshotDriver {
 
     fn stats(&self) -> SnapshotStats {
         SnapshotStats {
-            relay: self.relay.stats(),
+            dissemination: self.machine.stats(),
             sent_bytes: self.edges.traffic().sent_bytes(),
             received_bytes: self.edges.traffic().received_bytes(),
             cut_off: self.cut_off.clone(),

@@ -16,7 +16,7 @@ pub(super) const MAX_CUT_OFF: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotStats {
     /// What each neighbour gave, duplicates, and blocks taken over from slower neighbours.
-    pub relay: dissemination::Stats,
+    pub dissemination: dissemination::Stats,
     /// Bytes of blocks written towards consumers since the start.
     pub sent_bytes: u64,
     /// Bytes of blocks and trees read from neighbours since the start, useful or not.

@@ -166,7 +166,7 @@ async fn a_chain_passes_snapshots_on_and_the_tail_never_touches_the_source() {
     assert!(!second.host.connected_peers().await.contains(&source.host.peer_id()));
     let (source, first, second) = (source.stats().await, first.stats().await, second.stats().await);
     assert_eq!((source.sent_bytes, first.sent_bytes), (2 * TOTAL, 2 * TOTAL), "nothing is sent twice");
-    assert_eq!(second.relay.blocks, 2 * TOTAL / (64 << 10));
+    assert_eq!(second.dissemination.blocks, 2 * TOTAL / (64 << 10));
     let times: Vec<_> = second.versions.iter().map(|times| times.version.0).collect();
     assert_eq!(times, [2, 4]);
     assert!(second.versions.iter().all(|t| t.complete >= t.first_byte && t.first_byte.is_some()));

@@ -2,7 +2,7 @@
 
 use super::{PeerKind, SimulatedNode, SimulationEvent, World};
 use crate::dissemination::simulation::links::{Control, SimulatedFrame, SimulatedStream};
-use crate::dissemination::{Input, Relay, RelayOutput};
+use crate::dissemination::{Dissemination, Input, Output};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::{BlockMask, block_count};
 use crate::snapshot::manifest::PieceIndex;
@@ -14,13 +14,13 @@ use std::hash::Hash;
 impl World {
     /// Does what a machine says until it says nothing more, and sets its timer.
     pub(super) fn obey(&mut self, node: usize) -> Result<(), String> {
-        while let Some(output) = self.nodes[node].relay.as_mut().and_then(Relay::poll_output) {
+        while let Some(output) = self.nodes[node].machine.as_mut().and_then(Dissemination::poll_output) {
             (self.now, node, &output).hash(&mut self.trace);
             self.check(node, &output)
                 .map_err(|what| format!("at {} ms peer {node} {what}: {output:?}", self.millis()))?;
             self.act(node, output)?;
         }
-        let timeout = self.nodes[node].relay.as_ref().and_then(Relay::poll_timeout);
+        let timeout = self.nodes[node].machine.as_ref().and_then(Dissemination::poll_timeout);
         let start = self.time().0 - self.millis();
         let timer = timeout.map(|at| (at.0.saturating_sub(start) * 1000).max(self.now));
         if timer != self.nodes[node].timer {
@@ -32,12 +32,12 @@ impl World {
         Ok(())
     }
 
-    fn check(&mut self, node: usize, output: &RelayOutput) -> Result<(), String> {
+    fn check(&mut self, node: usize, output: &Output) -> Result<(), String> {
         let version = match output {
-            RelayOutput::Request { version, .. }
-            | RelayOutput::Tell { version, .. }
-            | RelayOutput::Serve { version, .. } => Some(*version),
-            RelayOutput::Complete(version) => {
+            Output::Request { version, .. }
+            | Output::Tell { version, .. }
+            | Output::Serve { version, .. } => Some(*version),
+            Output::Complete(version) => {
                 self.completions += 1;
                 return match self.lacks(node, *version) {
                     Some(piece) => Err(format!("is not complete: {piece:?} is not here")),
@@ -64,31 +64,31 @@ impl World {
         (0..chunks).map(PieceIndex).find(|p| !whole(*p) && !whole(PieceIndex(p.0 + chunks)))
     }
 
-    fn act(&mut self, node: usize, output: RelayOutput) -> Result<(), String> {
+    fn act(&mut self, node: usize, output: Output) -> Result<(), String> {
         match output {
-            RelayOutput::Open { peer, version } => self.open(node, &peer, version),
-            RelayOutput::Close(peer) => self.close(node, &peer),
-            RelayOutput::Request { peer, piece, blocks, .. } => {
+            Output::Open { peer, version } => self.open(node, &peer, version),
+            Output::Close(peer) => self.close(node, &peer),
+            Output::Request { peer, piece, blocks, .. } => {
                 self.control(node, &peer, Control::Ask(piece, blocks));
             }
-            RelayOutput::Cancel { peer, piece, blocks, .. } => {
+            Output::Cancel { peer, piece, blocks, .. } => {
                 self.control(node, &peer, Control::Cancel(piece, blocks));
             }
-            RelayOutput::Tell { peer, news, .. } => self.send(node, &peer, SimulatedFrame::Tell(news)),
-            RelayOutput::Serve { peer, version, piece, block } => {
+            Output::Tell { peer, news, .. } => self.send(node, &peer, SimulatedFrame::Tell(news)),
+            Output::Serve { peer, version, piece, block } => {
                 let bytes = self.block_bytes(version, piece, block);
                 self.send(node, &peer, SimulatedFrame::Block { piece, block, bytes, rotten: false });
             }
-            RelayOutput::Refuse { peer, .. } => self.refuse(node, &peer),
-            RelayOutput::Complete(version) => {
+            Output::Refuse { peer, .. } => self.refuse(node, &peer),
+            Output::Complete(version) => {
                 self.build(node, version);
                 self.go_on(node);
             }
-            RelayOutput::Refused(_) => self.go_on(node),
-            RelayOutput::Discard(version) => {
+            Output::Refused(_) => self.go_on(node),
+            Output::Discard(version) => {
                 self.nodes[node].disk.remove(&version);
             }
-            RelayOutput::CutOff(peer) => {
+            Output::CutOff(peer) => {
                 let peer = self.peer(&peer);
                 self.nodes[node].blocked.insert(peer);
                 let between = |s: &SimulatedStream| (s.puller.min(s.server), s.puller.max(s.server));
@@ -99,7 +99,7 @@ impl World {
                     self.end(serial, Some(node))?;
                 }
             }
-            RelayOutput::AskNeighbours { lost } => {
+            Output::AskNeighbours { lost } => {
                 let lost = lost.iter().map(|peer| self.peer(peer)).collect();
                 let at = self.now + 2 * self.travel(node, 0);
                 self.at(at, SimulationEvent::Learner { node, lost });
@@ -138,7 +138,7 @@ impl World {
     pub(super) fn gain(&mut self, node: usize, input: &Input) {
         if let Input::Gained { version, piece } = input {
             let blocks = self.nodes[0].disk.get(version).map(|disk| disk.get(*piece)).unwrap_or_default();
-            if self.nodes[node].relay.as_ref().is_some_and(|relay| relay.manifest(*version).is_some()) {
+            if self.nodes[node].machine.as_ref().is_some_and(|machine| machine.manifest(*version).is_some()) {
                 self.nodes[node].disk.entry(*version).or_default().insert(*piece, blocks);
                 self.completions += 1;
             }
@@ -357,7 +357,7 @@ impl World {
         let Some(stream) = self.streams.get(&serial).filter(|s| s.puller_open) else { return Ok(()) };
         let (node, server, version) = (stream.puller, stream.server, stream.version);
         let peer = self.nodes[server].key;
-        if self.nodes[node].relay.is_none() {
+        if self.nodes[node].machine.is_none() {
             return Ok(());
         }
         match frame {

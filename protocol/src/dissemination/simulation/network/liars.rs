@@ -32,7 +32,7 @@ impl World {
 
     pub(super) fn crash(&mut self, node: usize, loud: bool) -> Result<(), String> {
         self.pending -= 1;
-        if self.nodes[node].relay.take().is_none() {
+        if self.nodes[node].machine.take().is_none() {
             return Ok(());
         }
         let crashed = &mut self.nodes[node];
@@ -54,7 +54,7 @@ impl World {
 
     pub(super) fn restart(&mut self, node: usize) -> Result<(), String> {
         self.pending -= 1;
-        if self.nodes[node].relay.is_some() || self.nodes[node].kind != PeerKind::Honest {
+        if self.nodes[node].machine.is_some() || self.nodes[node].kind != PeerKind::Honest {
             return Ok(());
         }
         // Those who did not hear of the crash hear of it now: the new process does not know their streams.
@@ -79,7 +79,7 @@ impl World {
 
     pub(super) fn damage(&mut self, node: usize, draw: u64) -> Result<(), String> {
         self.pending -= 1;
-        if self.nodes[node].relay.is_none() {
+        if self.nodes[node].machine.is_none() {
             return Ok(());
         }
         let Some((version, disk)) = self.nodes[node].disk.last_entry().map(|e| (*e.key(), e.into_mut()))

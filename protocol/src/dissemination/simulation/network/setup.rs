@@ -2,7 +2,7 @@
 
 use super::{PeerKind, SimulatedNode, SimulationEvent, World};
 use crate::dissemination::simulation::{SimulationSetup, draws, faults, manifest};
-use crate::dissemination::{DisseminationMode, KEPT_VERSIONS, Relay, RelayConfig};
+use crate::dissemination::{Dissemination, DisseminationConfig, DisseminationMode, KEPT_VERSIONS};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::manifest::Manifest;
 use crate::wire::identity::PublicKey;
@@ -127,7 +127,7 @@ impl World {
     pub(super) fn start(&mut self, node: usize) {
         let seed =
             *blake3::hash(format!("{} {node} {}", self.seed, self.nodes[node].epoch).as_bytes()).as_bytes();
-        let config = RelayConfig {
+        let config = DisseminationConfig {
             me: self.nodes[node].key,
             source: node == 0,
             serves: true,
@@ -135,7 +135,7 @@ impl World {
             mode: self.mode,
             seed,
         };
-        self.nodes[node].relay = Some(Relay::new(config));
+        self.nodes[node].machine = Some(Dissemination::new(config));
     }
 
     /// Lets a peer hear of a version.
@@ -149,7 +149,7 @@ fn peer(index: usize, up: u64, down: u64) -> SimulatedNode {
     SimulatedNode {
         key: PublicKey::from_bytes(*blake3::hash(&index.to_le_bytes()).as_bytes()),
         kind: PeerKind::Honest,
-        relay: None,
+        machine: None,
         epoch: 0,
         up,
         down,

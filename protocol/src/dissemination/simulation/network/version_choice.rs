@@ -2,7 +2,7 @@
 //! serves it any more.
 
 use super::{SimulationEvent, World};
-use crate::dissemination::{Input, Relay};
+use crate::dissemination::{Dissemination, Input};
 use crate::snapshot::manifest::PieceIndex;
 use crate::snapshot::piece_set::PieceSet;
 
@@ -10,7 +10,7 @@ impl World {
     /// A peer hears of a version.
     pub(super) fn announced(&mut self, node: usize, version: usize) -> Result<(), String> {
         let here = &mut self.nodes[node];
-        if here.relay.as_ref().and_then(Relay::progress).is_none() {
+        if here.machine.as_ref().and_then(Dissemination::progress).is_none() {
             return self.receive(node, version);
         }
         here.waiting = here.waiting.max(Some(version));
@@ -30,7 +30,7 @@ impl World {
     pub(super) fn receive(&mut self, node: usize, version: usize) -> Result<(), String> {
         let manifest = self.manifests[version - 1].clone();
         let here = &self.nodes[node];
-        let newest = here.relay.as_ref().and_then(|relay| relay.kept().map(|m| m.version).max());
+        let newest = here.machine.as_ref().and_then(|machine| machine.kept().map(|m| m.version).max());
         if newest >= Some(manifest.version) {
             return Ok(());
         }

@@ -23,20 +23,20 @@ impl SnapshotDriver {
                 DownloadEvent::Planned(DownloadPlan::draw(&manifests, |piece| store.held(piece)))
             }),
             DownloadAction::Fetch(Fetch { manifest, have, wanted }) => {
-                self.relay.handle(now, Input::Announced { manifest, have, wanted });
+                self.machine.handle(now, Input::Announced { manifest, have, wanted });
             }
             DownloadAction::Want { version, pieces } => {
-                self.relay.handle(now, Input::Wanted { version, pieces })
+                self.machine.handle(now, Input::Wanted { version, pieces })
             }
             DownloadAction::WantToo { version, piece } => {
-                self.relay.handle(now, Input::WantedToo { version, piece });
+                self.machine.handle(now, Input::WantedToo { version, piece });
             }
             DownloadAction::Gained { version, piece } => {
-                self.relay.handle(now, Input::Gained { version, piece })
+                self.machine.handle(now, Input::Gained { version, piece })
             }
             DownloadAction::Publish(manifest) => {
                 self.times.announced(manifest.version, now);
-                self.relay.handle(now, Input::Published(manifest));
+                self.machine.handle(now, Input::Published(manifest));
             }
             DownloadAction::Build(step) => self.on_disk(move |store| apply(store, step)),
             DownloadAction::Install(manifest) => {
@@ -51,7 +51,7 @@ impl SnapshotDriver {
     /// Deletes a chunk that its owner could not use, and then sees to it that it comes again: what
     /// is on disk is not looked at when its blocks arrive.
     pub(super) fn delete_damaged(&self, version: PolicyVersion, piece: PieceIndex) {
-        let named = self.relay.manifest(version).and_then(|manifest| manifest.piece(piece));
+        let named = self.machine.manifest(version).and_then(|manifest| manifest.piece(piece));
         self.on_disk(move |store| {
             if let Some(Err(error)) = named.map(|named| store.delete(&named.id)) {
                 tracing::warn!(%error, "a damaged chunk could not be deleted");

@@ -19,7 +19,7 @@ async fn a_parent_that_dies_in_mid_transfer_is_reported_and_replaced() {
     node.installed().await;
     node.assert_whole(&manifest, &noise(2));
     let stats = node.stats().await;
-    assert_eq!(stats.relay.duplicates, 0);
+    assert_eq!(stats.dissemination.duplicates, 0);
     assert!(source.stats().await.sent_bytes < TOTAL, "what the dead parent had sent was kept");
 }
 
@@ -33,7 +33,7 @@ async fn a_restarted_node_goes_on_where_it_was() {
     before.pull_from(vec![mortal.named()]).await;
     before.announce(&manifest).await;
     before.misses(mortal.key).await;
-    let kept: u64 = before.stats().await.relay.upstreams.iter().map(|u| u.bytes).sum();
+    let kept: u64 = before.stats().await.dissemination.upstreams.iter().map(|u| u.bytes).sum();
     assert!(kept > 0, "what arrived before the stream broke is stored");
     before.host.shutdown().await;
     drop(before);
