@@ -22,7 +22,7 @@ use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Kinds of messages of zygotes, and some numbers that are none.
+/// Kinds of messages of zygotes, and some numbers that are no kind.
 const ZYGOTE_KINDS: u8 = 12;
 
 fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {

@@ -41,7 +41,8 @@ fuzz_target!(|input: (u32, u32, u32, Vec<Edit>, &[u8], &[u8])| {
     }
 });
 
-/// Leaves that merge to a name cannot be made up: a changed tree is none, or has the leaves that it had.
+/// Leaves that merge to a name cannot be made up: a changed tree is refused, or has the
+/// leaves that it had.
 fn check_edited(tree: &BlockTree, bytes: &[u8]) {
     let Ok(again) = BlockTree::from_bytes(bytes) else { return };
     assert_eq!(again.to_bytes(), bytes);

@@ -18,7 +18,7 @@ use echo_protocol::work::receipt::{Account, Receipt, ReceiptFinding, SEQUENCE_ST
 use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES};
 use libfuzzer_sys::fuzz_target;
 
-/// Most receipts of one pile: signing is slow.
+/// Most receipts of one account: signing is slow.
 const MAX_PILE: usize = 24;
 /// Where numbers of receipts begin, each beside a place where counting may go wrong.
 const BASES: [u64; 4] = [0, SEQUENCE_STRETCH - 128, 7 * SEQUENCE_STRETCH, u64::MAX - 255];
@@ -48,7 +48,7 @@ fuzz_target!(|input: ((u8, u8), Vec<Said>, Vec<Edit>, &[u8])| {
     check_stranger(bytes, None);
 });
 
-/// The account of a pile after it was closed, and the gaps that it found.
+/// The account of these receipts after it was closed, and the gaps that it found.
 fn account(pile: &[Signed<Receipt>], from: u64) -> (Account, Vec<Range<u64>>) {
     let mut account = Account::new(learner().public(), run(0), node(0));
     for (position, signed) in pile.iter().enumerate() {
@@ -89,7 +89,7 @@ fn compare(pile: &[(NodeKey, Receipt)], (account, gaps): &(Account, Vec<Range<u6
     counted.into_keys().collect()
 }
 
-/// A gap ends at a number that is here and holds none; it begins behind one, at `from`, or
+/// A gap ends at a number that is here and holds none; it begins after one, at `from`, or
 /// where counting began anew.
 fn check_gaps(gaps: &[Range<u64>], held: &BTreeSet<u64>, from: u64) {
     for gap in gaps {

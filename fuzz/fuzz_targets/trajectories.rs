@@ -132,7 +132,7 @@ fn tasks() -> &'static [Box<dyn Task>] {
     TASKS.get_or_init(|| registry::procedural().map(build).collect())
 }
 
-/// A text's tokens; characters that are none are left out.
+/// A text's tokens. Characters without a token are left out.
 fn tokens_of(text: &str) -> Vec<u32> {
     text.chars()
         .filter_map(|character| tokenizer().encode(character.encode_utf8(&mut [0; 4])).ok())
@@ -373,7 +373,7 @@ fn audit(index: u8, tokens: &[(u8, u32)], logprobs: &[(u8, f32)], fewer: u8) {
     let looked_at = TOKENS as usize - usize::from(fewer) % TOKENS as usize;
     claimed.logprobs.truncate(looked_at);
     let found = examined(index, &claimed);
-    // A token that is none ends the audit; one that was not drawn may be as good.
+    // An id that is no token ends the audit; a token that was not drawn may be as good.
     if claimed.tokens != honest.tokens {
         return;
     }

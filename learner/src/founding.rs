@@ -303,7 +303,7 @@ pub fn export_policy(
     Ok(export(target, &workload.model, weights, DType::F32, &extras)?)
 }
 
-/// What hidden directories beside an exported policy are called behind its name, while it is being made.
+/// What hidden directories beside an exported policy are called after its name, while it is being made.
 const SCRATCH: &str = ".scratch-";
 const PARTIAL: &str = ".partial-";
 

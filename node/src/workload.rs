@@ -136,7 +136,7 @@ impl NodeWorkload {
             specs: charter.tasks.clone(),
             tasks: OnceLock::new(),
         };
-        // Where no file is awaited, a task that cannot be built is told at once.
+        // Where no file is awaited, a task that cannot be built is reported at once.
         if workload.specs.iter().all(|spec| spec.data.is_none()) {
             workload.build_tasks(&[])?;
         }

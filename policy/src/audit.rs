@@ -76,7 +76,7 @@ pub struct Audit<'a, B: Backend = CpuBackend> {
 /// How far a sample was read.
 struct Read<C> {
     cache: C,
-    /// Tokens in the cache behind those that all samples share, the prompt's last one included.
+    /// Tokens in the cache after those that all samples share, the prompt's last one included.
     tokens: usize,
 }
 

@@ -6,7 +6,7 @@ thread_local! {
     static CAUGHT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether a panic on this thread would be caught here and now, and told as an error.
+/// Whether a panic on this thread would be caught here and now, and returned as an error.
 #[must_use]
 pub fn is_caught() -> bool {
     CAUGHT.get() > 0

@@ -88,7 +88,7 @@ async fn rot_on_disk_is_neither_installed_nor_forwarded() {
 
     // While it is at work: what its child gets is true, and the file is mended.
     damage(&chunk_file(&network, node, &manifest, 3));
-    // It relays nothing, so it stands behind the volunteer.
+    // It relays nothing, so it comes after the volunteer.
     let child = Liar::join(&network.layout().list(), [2; 32], false).await.unwrap();
     let parent = reach_parent(&child, node_key(&network, node)).await;
     let received = receive(child.host(), parent, &manifest).await.unwrap();

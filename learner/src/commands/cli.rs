@@ -175,7 +175,7 @@ pub enum LearnerCommand {
     /// Show the metrics of a run: where they stand in metrics.jsonl, their tags in
     /// TensorBoard, units and meanings.
     ///
-    /// In Prometheus a metric is called echo_ and the part of its tag behind the slash; [watch]
+    /// In Prometheus a metric is called echo_ and the part of its tag after the slash; [watch]
     /// listen says where it is served.
     Metrics,
     /// Show what every peer delivered, and ban or pardon peers, while the learner runs or when it does not.

@@ -76,7 +76,7 @@ pub enum WorkloadError {
     TooLong {
         /// The task that gives most to read.
         task: &'static str,
-        /// Longest prompt, and what is heard behind it, in characters.
+        /// Longest prompt, and what is heard after it, in characters.
         read: usize,
         /// Longest response in tokens.
         response: usize,
@@ -139,7 +139,7 @@ impl Workload {
         Ok(self.tokenizer.prompt(&self.assignment(order).prompt().text)?)
     }
 
-    /// What an environment says behind a turn, in tokens.
+    /// What an environment says after a turn, in tokens.
     pub fn heard(&self, text: &str) -> Result<Vec<u32>, WorkloadError> {
         Ok(self.tokenizer.heard(text)?)
     }
@@ -171,7 +171,7 @@ impl Workload {
         Ok(SampleRequest { prompt, seed, samples, stop_ids, stop_strings, limits, max_heard, params })
     }
 
-    /// The text of a turn; empty where it is none.
+    /// The text of a turn; empty where its tokens make no text.
     pub fn text(&self, turn: &[u32]) -> String {
         // Only the token that ended the turn is no part of it: hidden special tokens would let
         // different turns read the same.

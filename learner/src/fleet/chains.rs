@@ -1,4 +1,4 @@
-//! Forwarding chains (ECHO-2 §4.2): who stands behind whom. The head of each chain receives from the learner.
+//! Forwarding chains (ECHO-2 §4.2): who comes after whom. The head of each chain receives from the learner.
 //!
 //! Every change costs the logarithm of the fleet's size: a chain is a linked list, not an array.
 
@@ -47,7 +47,7 @@ impl Chains {
     }
 
     /// Chains of nodes in the order of their rank: the first become heads, the rest follow in round
-    /// robin. A node whose turn brings it behind one that it has no link to waits for a chain where
+    /// robin. A node whose turn brings it after one that it has no link to waits for a chain where
     /// it has one, if there is any.
     pub fn of(
         count: usize,
@@ -73,7 +73,7 @@ impl Chains {
         }
     }
 
-    /// Takes a node out; its child now stands behind its parent.
+    /// Takes a node out; its child now comes after its parent.
     pub fn leave(&mut self, node: &PublicKey) {
         let Some(link) = self.links.remove(node) else { return };
         match link.before {
@@ -124,7 +124,7 @@ impl Chains {
         std::iter::successors(next(node), move |node| next(node))
     }
 
-    /// Those behind `node`, the nearest first.
+    /// Those after `node`, the nearest first.
     pub fn behind<'a>(&'a self, node: &PublicKey) -> impl Iterator<Item = PublicKey> + use<'a> {
         let next = |node: &PublicKey| self.links.get(node).and_then(|link| link.after);
         std::iter::successors(next(node), move |node| next(node))

@@ -48,7 +48,7 @@ pub enum ForwardingStanding {
     /// It has its place by rank.
     #[default]
     Forwards,
-    /// It was slow or failed: it stands behind all others.
+    /// It was slow or failed: it comes after all others.
     Tail,
     /// It was so again, or several owners say that it serves rotten bytes: it stands in no chain,
     /// and goes on generating. Since when.

@@ -1,4 +1,4 @@
-//! From whom a node receives: its parent, the standby behind that, and the mesh.
+//! From whom a node receives: its parent, the parent's parent as standby, and the mesh.
 
 use super::Fleet;
 use super::graph::DEGREE;
@@ -88,7 +88,7 @@ impl Fleet {
         Box::new(self.chains.at(PublicKey::from_bytes(*ContentId::of(&place).as_bytes())))
     }
 
-    /// Peers that pull from `node` and are none of its upstreams. One behind a NAT has to connect to them.
+    /// Peers that pull from `node` and are not among its upstreams. One behind a NAT has to connect to them.
     fn consumers(&self, node: &PublicKey, upstreams: &[(PublicKey, NeighbourRole)]) -> Vec<PublicKey> {
         if self.config.mode == DisseminationMode::Star {
             return Vec::new();
@@ -114,7 +114,7 @@ impl Fleet {
         Some(Peer { key: *key, addresses: addresses.iter().take(MAX_PEER_ADDRESSES).cloned().collect() })
     }
 
-    /// Finds out anew whom the source serves: the heads of all chains, and the rows behind them as
+    /// Finds out anew whom the source serves: the heads of all chains, and the rows after them as
     /// far as there are places.
     pub(super) fn place_at_source(&mut self) {
         let places = SOURCE_PLACES.max(self.chains.count());

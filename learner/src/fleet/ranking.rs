@@ -27,7 +27,7 @@ impl Fleet {
     }
 
     /// Builds the chains anew: the best N_ch are heads, the others follow by uplink,
-    /// the degraded behind them.
+    /// the degraded after them.
     pub(super) fn rank(&mut self, now: UnixMillis) {
         (self.ranked, self.changed) = (now, false);
         self.review(now);

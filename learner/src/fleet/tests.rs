@@ -152,7 +152,7 @@ fn one_stranger_evicts_nobody_and_several_do() {
     fleet.lost(UnixMillis(1_000), &liars[2], &[victim]);
     assert_eq!(fleet.members()[&victim].standing, ForwardingStanding::Tail);
     assert_eq!(fleet.chains().behind(&victim).next(), None, "nobody waits for it");
-    // A node that is none of one's upstreams cannot be accused: in a chain, the one behind.
+    // A node that is not among one's upstreams cannot be accused: in a chain, the one after it.
     let mut fleet = of(DisseminationMode::Chain, 4);
     let chain = fleet.chains().chain(0);
     fleet.lost(UnixMillis(0), &chain[0], &[chain[1]]);
@@ -275,7 +275,7 @@ fn the_source_knows_whom_it_serves_first() {
         of(DisseminationMode::Star, 400).source_consumers().len(),
         echo_protocol::dissemination::MAX_SOURCE_CONSUMERS
     );
-    // And a node knows who stands behind it.
+    // And a node knows who comes after it.
     let chain = of(DisseminationMode::Chain, 6);
     let [first, second, third] = chain.chains().chain(0)[..] else { panic!("two chains of three") };
     assert_eq!(chain.neighbourhood(UnixMillis(0), &first).unwrap().consumers, [second, third]);

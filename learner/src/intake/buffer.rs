@@ -95,7 +95,7 @@ pub enum BufferError {
     /// A group without a token.
     #[error("the group of order {0} has no token: admission must refuse it")]
     Empty(OrderCounter),
-    /// A batch for an update that lies behind the journal: training on it would leave the lineage.
+    /// A batch for an update that the journal has passed: training on it would leave the lineage.
     #[error(
         "a batch for update {asked} cannot be formed any more: {newest} is the newest update with a batch; \
          resume from a newer checkpoint"

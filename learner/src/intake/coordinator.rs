@@ -326,7 +326,7 @@ impl Coordinator {
         (replies, written.map(|(unflushed, ())| unflushed))
     }
 
-    /// Notes what was accepted, and numbers its receipts. They are written behind the groups, and
+    /// Notes what was accepted, and numbers its receipts. They are written after the groups, and
     /// durable with the same flush.
     fn write_receipts(
         &mut self,

@@ -197,7 +197,7 @@ impl LeaseBook {
         leases
     }
 
-    /// The leases of `node` behind `last`, the last of its orders that reached it, as far as their orders are
+    /// The leases of `node` after `last`, the last of its orders that reached it, as far as their orders are
     /// out and at most `orders` of them: the answer that brought them got lost, or the node has begun anew.
     /// They are leased for the time that they have left.
     pub fn lost(
@@ -300,7 +300,7 @@ impl LeaseBook {
     /// Records that `node`'s group of `counter` could not be judged, by a run that has `accepted`
     /// so many groups. True if that is not the first time under this lease, and others were
     /// accepted in between: then it is not the learner that cannot judge. The order is idle then,
-    /// as behind [`LeaseBook::give_back`], or given up.
+    /// as after [`LeaseBook::give_back`], or given up.
     pub fn unjudged(&mut self, node: &PublicKey, counter: OrderCounter, accepted: u64) -> bool {
         if self.orders.get(&counter).is_none_or(|slot| self.holder(slot.lease) != Some(node)) {
             return false;

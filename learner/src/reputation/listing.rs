@@ -87,7 +87,7 @@ impl Listing {
     /// Reads a list; an empty one where none was written yet.
     ///
     /// # Errors
-    /// When it cannot be read, or is none.
+    /// When it cannot be read, or is no listing.
     pub fn read(path: &Path) -> io::Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,

@@ -25,7 +25,7 @@ pub enum RunStep {
     Evaluate(PolicyVersion),
     /// Begin to write a checkpoint.
     Checkpoint(PolicyVersion),
-    /// Begin to publish a snapshot, behind its checkpoint: what the fleet has seen is never taken back.
+    /// Begin to publish a snapshot, after its checkpoint: what the fleet has seen is never taken back.
     Publish(PolicyVersion),
     /// Form a batch at this version and make one update.
     Update(PolicyVersion),

@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(audit.unaudited(), 0);
         assert_eq!(reason(&audit, &room.group(2, 99)), None, "admission refuses it as stale");
         assert_eq!(audit.unaudited(), 1);
-        // What was recalled is let go like any other policy.
+        // What was loaded again is let go like any other policy.
         room.publish(&audit, 6, 6);
         room.publish(&audit, 8, 8);
         assert_eq!(reason(&audit, &room.group(6, 99)), Some(RefuseReason::Sampling));

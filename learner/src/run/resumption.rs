@@ -62,7 +62,7 @@ impl Past {
                 file.display()
             );
         }
-        // The rows behind the checkpoint are taken back later, when it is kept which versions
+        // The rows after the checkpoint are taken back later, when it is kept which versions
         // they say were published.
         let (draft, history) = Watch::read(&founded.dir, version, &founded.config.watch)?;
         let evaluated = last_evaluation(history.evaluations, state.as_ref());

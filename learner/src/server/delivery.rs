@@ -193,7 +193,7 @@ impl Intake {
     }
 }
 
-/// Answers groups in order; ends, and closes the stream, behind the last.
+/// Answers groups in order; ends, and closes the stream, after the last.
 async fn answer(
     mut stream: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Judging>,
@@ -243,7 +243,7 @@ fn judge(
 
 /// Refuses a group whose order has no tokens for its prompt, or for what is heard in it: the
 /// trainer could not go on over it. Honest nodes give such an order up, but it is no lie to have
-/// done otherwise: the order counts as one more lease that brought nothing. What is heard behind
+/// done otherwise: the order counts as one more lease that brought nothing. What is heard after
 /// programs is not found out, for they are not run before their tokens are looked at.
 fn readable(shared: &SharedState, group: &TrajectoryGroup, runs_programs: bool) -> Result<(), Refusal> {
     let order = shared.workload.order(Purpose::Train, group.counter.0);

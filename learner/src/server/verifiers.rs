@@ -31,7 +31,7 @@ const WORD_WITHIN: Duration = Duration::from_secs(30);
 const SEND_WITHIN: Duration = Duration::from_secs(60);
 /// How often it is looked whose time is over: groups of a fast run wait for less than a second.
 const EXPIRE_EVERY: Duration = Duration::from_millis(50);
-/// The pause behind an offer: policies change no faster.
+/// The pause after an offer: policies change no faster.
 const OFFER_PAUSE: Duration = Duration::from_millis(100);
 
 /// All verifiers of a run.
@@ -341,7 +341,7 @@ impl Seat {
     pub(super) fn offer(&self, offer: &Offer) {
         let mut state = lock(&self.shared.verifiers.0);
         let State { panel, lines, .. } = &mut *state;
-        // Not behind a newer stream of the same verifier.
+        // Not after a newer stream of the same verifier.
         if let Some(line) = lines.get_mut(&self.key).filter(|line| line.stream == self.stream) {
             line.offered = true;
             panel.offer(self.key, line.network, offer);

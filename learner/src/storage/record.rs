@@ -8,7 +8,7 @@ use super::{MAX_VALUE_BYTES, ObjectStoreError};
 /// Bytes of BLAKE3 in front of every record.
 const CHECKSUM_BYTES: usize = 16;
 
-/// Encodes `value` behind its checksum.
+/// Encodes `value` after its checksum.
 pub(crate) fn seal<T: Serialize>(value: &T) -> Result<Vec<u8>, ObjectStoreError> {
     let body = codec::encode(value, MAX_VALUE_BYTES - CHECKSUM_BYTES)
         .map_err(|error| ObjectStoreError::Encoding(error.to_string()))?;

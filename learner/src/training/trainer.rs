@@ -244,7 +244,7 @@ impl Trainer {
         &self.decoder
     }
 
-    /// Whether the weights are numbers. A sum of some that are not is none.
+    /// Whether the weights are numbers. If some are not, their sum is not a number either.
     ///
     /// # Errors
     /// When the device fails.

@@ -57,7 +57,7 @@ use verifier::PanelVerifier;
 pub const MAX_VERIFIERS: usize = 1024;
 /// Most verifiers that are asked about one group.
 pub const MAX_MEMBERS: usize = 16;
-/// Most groups that wait for verdicts, or for the learner's own look behind them.
+/// Most groups that wait for verdicts, or for the learner's own look that follows.
 pub const MAX_CASES: usize = 512;
 /// Bytes of those groups in all.
 pub const MAX_CASE_BYTES: usize = 64 << 20;
@@ -350,8 +350,8 @@ impl Panel {
         Some(case)
     }
 
-    /// Notes that a verifier is none of those any more that its owner has there, and whether
-    /// it `owes` a report.
+    /// Notes that a verifier is no longer among those that its owner has there, and whether it
+    /// `owes` a report.
     fn left(&mut self, key: PublicKey, network: Option<NetworkPrefix>, owes: bool) {
         let owner = self.owner(key, network);
         if owes {

@@ -1,4 +1,4 @@
-//! Versions that were published twice: before a learner went back behind them, and after.
+//! Versions that were published twice: before a learner went back to an older checkpoint, and after.
 //!
 //! Nothing says that training gives the same weights again, on another device or with another run
 //! file, so nodes may hold such a version as it was before, however often the learner starts anew

@@ -70,7 +70,7 @@ impl Ladder {
         Self { rungs: devices.into_iter().map(|device| Mutex::new(Rung::Open(device))).collect(), board }
     }
 
-    /// The processor alone, with a board that nobody reads.
+    /// The processor alone, with a node state that nobody reads.
     pub fn cpu() -> Self {
         Self::of(vec![Device::cpu()], Arc::default())
     }

@@ -73,7 +73,7 @@ pub struct Session {
     pub neighbours: CurrentNeighbours,
     /// Where the owner sees what happens.
     pub board: Arc<Board>,
-    /// What is installed: told to the learner at once.
+    /// What is installed: reported to the learner at once.
     pub installed: watch::Receiver<Option<(Epoch, PolicyVersion)>>,
     /// Whether this node passes snapshots on.
     pub relays: bool,

@@ -119,8 +119,8 @@ impl<'w> OrdersInFlight<'w> {
         }
     }
 
-    /// Goes on where the device in use was lost: its policies are loaded on the next one of the
-    /// ladder, and what was said is computed anew. The newest of them is returned.
+    /// Goes on where the device in use was lost: its policies are loaded on the next device of the
+    /// list, and what was said is computed anew. The newest of them is returned.
     pub(crate) fn move_on(
         &mut self,
         ladder: &Ladder,

@@ -5,7 +5,7 @@
 //! Between any two tokens the worker looks whether a newer policy was installed, and has it take
 //! over as the charter says; every token knows the version that produced it. An order counts as
 //! done when its group is in the outbox, on disk. Where the device is lost, the worker goes on with
-//! the next of the ladder, without a token lost.
+//! the next one of the list, without a token lost.
 
 use std::sync::Arc;
 use std::thread;

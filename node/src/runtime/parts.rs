@@ -49,7 +49,7 @@ type Version = Option<(Epoch, PolicyVersion)>;
 pub(super) struct Writers {
     /// Written by downloads, after each installation.
     pub(super) policy: watch::Sender<Policy>,
-    /// Written by downloads, after the board, which heartbeats read.
+    /// Written by downloads, after the node's state, which heartbeats read.
     pub(super) installed: watch::Sender<Version>,
     /// Whether the learner answers: written by the session.
     pub(super) linked: watch::Sender<bool>,

@@ -139,7 +139,7 @@ pub(super) fn environment(
 ) -> Result<Environment, SettingsError> {
     let (mut config, mut values) = (None, Dict::new());
     for (name, value) in variables {
-        // A name that is no text is none of ours.
+        // A name that is no text is not ours.
         let Some(name) = name.to_str() else { continue };
         let Some(key) = name.strip_prefix(ENV_PREFIX).map(str::to_ascii_lowercase) else { continue };
         if key == "config" {

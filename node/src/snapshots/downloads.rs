@@ -186,7 +186,7 @@ impl SnapshotDownloads {
             facts.download = None;
             facts.state = self.instead.unwrap_or(facts.state);
         });
-        // After the board: the heartbeat that this sets off reads it.
+        // After the node's state: the heartbeat that this sets off reads it.
         self.installed.send_replace(Some((epoch, version)));
         match LINES.due("installed") {
             Some(_) => tracing::info!(%version, "installed"),

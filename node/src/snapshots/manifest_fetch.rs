@@ -48,7 +48,7 @@ pub async fn fetch_manifests(
 }
 
 /// Asks the learner for manifests between what the node holds and the newest: without one of them
-/// the deltas behind it are of no use, and whole chunks are fetched instead.
+/// the deltas after it are of no use, and whole chunks are fetched instead.
 ///
 /// # Errors
 /// [`Stopped`] when nothing is fetched any more.

@@ -20,7 +20,7 @@ use crate::state::state_file::StateError;
 use crate::workload::{NodeWorkload, NodeWorkloadError};
 
 /// Manifests that are remembered: the installed one, the one being received, and a few
-/// between and behind them.
+/// between and after them.
 pub const MAX_MANIFESTS: usize = 8;
 /// Longest encoded manifest with its signature, in bytes.
 const MAX_SIGNED_BYTES: u64 = (MAX_MANIFEST_BYTES + ENVELOPE_BYTES) as u64;

@@ -52,7 +52,7 @@ pub enum TrustError {
 /// himself. Nothing is written; see [`remember`].
 ///
 /// # Errors
-/// [`TrustError`]: no such list, a key that is none, or a list that is refused.
+/// [`TrustError`]: no such list, a malformed key, or a list that is refused.
 pub fn open_list(
     data: &DataDir,
     path: Option<&Path>,

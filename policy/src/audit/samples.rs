@@ -115,7 +115,7 @@ impl ClaimedSample {
 
 /// What is wrong with these samples of the order whose seed is `seed` by the limits of `tolerance`,
 /// and how certain that is. Tokens of versions that are not among `policies` are not looked at, and
-/// behind the first fault that is certain nothing is: a lie is not worth looking at any longer. One
+/// after the first fault that is certain nothing is: a lie is not worth looking at any longer. One
 /// that is not certain hides none that is: what follows is looked at, and the means of the others
 /// are taken without it. Costs about as much computing as the prefill of all tokens.
 ///

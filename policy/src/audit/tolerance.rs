@@ -91,7 +91,7 @@ const F32: Tolerance = Tolerance { border: 1e-4, off: 0.0, mean: 2e-4, max: 1e-2
 /// and moves what follows.
 const BF16: Tolerance = Tolerance { border: 3e-3, off: 0.0, mean: 5e-3, max: 0.1 };
 /// Where [nothing is left open](Precision::is_exact), honest machines agree to the bit. What is
-/// left is what another way to add up the weights of one draw may move, behind the last product:
+/// left is what another way to add up the weights of one draw may move, after the last product:
 /// [`crate::sampling`] says how little.
 const EXACT: Tolerance = Tolerance { border: 1e-6, off: 0.0, mean: 1e-6, max: 1e-5 };
 

@@ -121,7 +121,7 @@ pub trait Backend: Send + Sync {
         self.forward(feeds, Want::Nothing).map(drop)
     }
 
-    /// Feeds tokens to sequences as [`Backend::forward`] does, and draws the one behind each feed.
+    /// Feeds tokens to sequences as [`Backend::forward`] does, and draws the one after each feed.
     /// `picks` has one entry a feed.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! The devices of a machine: which there are, which is taken, and models loaded on it.
 //!
 //! [`Survey::take`] looks for all that this program was built for. A [`DeviceChoice`] and the
-//! precision to compute in make a ladder of what was found: the first rung is the one to begin
-//! with, and the next one is for when it is lost. The last is always the CPU. A rung is opened
+//! precision to compute in make a list of what was found: the first device is the one to begin
+//! with, and the next one is for when it is lost. The last is always the CPU. A device is opened
 //! once, and each version of a policy is loaded on the [`Device`] that comes of it.
 
 mod choice;

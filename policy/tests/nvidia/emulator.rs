@@ -68,7 +68,7 @@ pub(crate) struct Emulator {
     pub(crate) launched: Mutex<std::collections::BTreeSet<String>>,
 }
 
-/// Its bytes, and the memory with a guard behind them.
+/// Its bytes, and the memory with a guard after them.
 type Allocation = (usize, Box<[Block]>);
 
 /// Memory that is aligned as a device's.

@@ -14,7 +14,7 @@
 //! `*_cpu_s_per_gb` are the seconds of CPU that all three ends together took for each
 //! gigabyte of the snapshot.
 //!
-//! Rounds alternate between the three; medians are told. Not Criterion: a round takes seconds, and
+//! Rounds alternate between the three; medians are reported. Not Criterion: a round takes seconds, and
 //! the three are compared with each other.
 
 mod copies;

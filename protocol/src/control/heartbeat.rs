@@ -85,7 +85,7 @@ impl Reach {
 }
 
 impl Heartbeat {
-    /// The same with every value within its limits: whatever a stranger sends, nothing behind
+    /// The same with every value within its limits: whatever a stranger sends, nothing after
     /// this meets a surprise.
     #[must_use]
     pub fn checked(mut self) -> Self {

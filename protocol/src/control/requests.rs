@@ -38,7 +38,7 @@ pub enum ControlRequest {
     Lease {
         /// How many orders the node can take; the learner may grant fewer.
         orders: u32,
-        /// The last that reached the node since it started. Those behind it were leased in an
+        /// The last that reached the node since it started. Those after it were leased in an
         /// answer that got lost: they come again.
         last: Option<HeldOrder>,
     },

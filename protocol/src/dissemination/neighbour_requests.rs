@@ -36,7 +36,7 @@ impl Questions {
     /// When the question may be put that names these as lost.
     pub(super) fn due(&self, lost: &BTreeSet<PublicKey>) -> UnixMillis {
         let Some(asked_at) = self.asked_at else { return UnixMillis(0) };
-        // A new loss is told at once, but nothing is told more often than this.
+        // A new loss is reported at once, but nothing is reported more often than this.
         if lost.is_subset(&self.lost) { self.again_at } else { asked_at.plus(ASK_EVERY_MS) }
     }
 

@@ -83,7 +83,7 @@ const MAX_CIRCUITS: usize = 256;
 pub(super) type Gossip =
     gossipsub::Behaviour<IdentityTransform, MaxCountSubscriptionFilter<WhitelistSubscriptionFilter>>;
 
-/// What the swarm does. The limits stand first: who is refused there leaves no trace in the parts behind.
+/// What the swarm does. The limits stand first: who is refused there leaves no trace in the others.
 #[derive(NetworkBehaviour)]
 pub(super) struct EchoBehaviour {
     pub(super) limits: connection_limits::Behaviour,

@@ -9,7 +9,7 @@ use super::limits::ConnectionLimits;
 /// How a host takes part in the DHT, and in being reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DhtMode {
-    /// Answers queries and is listed: for hosts that others can reach, which is for their keepers
+    /// Answers queries and is listed: for hosts that others can reach, which is for their operators
     /// to see to. It tells others whether they can be reached, and relays for those that cannot.
     Server,
     /// Finds out whether others can connect to it. While that is not refuted it answers queries and

@@ -11,7 +11,7 @@ use super::snapshots::block_writer::{Arrival, KeepFailure, keep};
 use crate::snapshot::manifest::{Piece, PieceIndex};
 use crate::store::{ChunkStore, Written};
 
-/// Whether to believe an address that is told through a connection at `via`.
+/// Whether to believe an address that came through a connection at `via`.
 pub fn believable(address: &Multiaddr, via: &Multiaddr) -> bool {
     addresses::believable(address, via)
 }

@@ -4,7 +4,7 @@
 //! and waits for the answers; what peers do arrives in [`HostEvents`], over a bounded channel too.
 //! The driver never waits for either side: when the events are not read fast enough, requests are
 //! dropped (the requester sees a failure), gossip is ignored (not forwarded, nobody is blamed), and
-//! connections and disconnections are told later.
+//! connections and disconnections are reported later.
 
 mod command;
 mod driver;
@@ -102,7 +102,7 @@ impl Host {
 
     /// Whether others can connect to us. A host in [`DhtMode::Auto`](super::DhtMode::Auto) finds it
     /// out within seconds of connecting to one that dials it back. One in
-    /// [`DhtMode::Server`](super::DhtMode::Server) is public by its keeper's word. One that listens
+    /// [`DhtMode::Server`](super::DhtMode::Server) is public by its operator's word. One that listens
     /// nowhere is private.
     #[must_use]
     pub fn reach(&self) -> Reach {

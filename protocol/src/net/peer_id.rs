@@ -14,7 +14,7 @@ pub fn peer_of_key(key: &PublicKey) -> Option<PeerId> {
 
 /// The key of a peer id; `None` for identities of other kinds than ed25519, which Echo does not use.
 pub fn key_of_peer(peer: &PeerId) -> Option<PublicKey> {
-    // An ed25519 peer id is the encoded key itself, behind the header of an identity multihash.
+    // An ed25519 peer id is the encoded key itself, after the header of an identity multihash.
     let multihash = peer.as_ref();
     let key = libp2p::identity::PublicKey::try_decode_protobuf(multihash.digest()).ok()?;
     Some(PublicKey::from_bytes(key.try_into_ed25519().ok()?.to_bytes()))
@@ -25,7 +25,7 @@ pub fn addresses_of(peer: &Peer) -> Vec<Multiaddr> {
     peer.addresses.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// All connections of a peer, in a table in which they stand one behind the other.
+/// All connections of a peer, in a table in which they stand one after the other.
 pub(super) fn connections_of(peer: PeerId) -> RangeInclusive<(PeerId, ConnectionId)> {
     let [first, last] = [0, usize::MAX].map(ConnectionId::new_unchecked);
     (peer, first)..=(peer, last)

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// An error with its causes behind it, each said once: many errors say their cause themselves.
+/// An error with its causes after it, each said once: many errors say their cause themselves.
 #[must_use]
 pub fn told(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -93,7 +93,7 @@ impl Takeover {
 pub enum TokenizerSpec {
     /// The built-in character tokenizer over this alphabet (its own default when empty).
     Characters {
-        /// Characters in token order, behind the special tokens.
+        /// Characters in token order, after the special tokens.
         alphabet: String,
     },
     /// `tokenizer.json` and its companions travel as files of the snapshot.

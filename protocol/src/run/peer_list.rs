@@ -10,7 +10,7 @@
 //! ...
 //! ```
 //!
-//! The signature covers `"echo peer list 1" ‖ 0x00 ‖ BLAKE3(everything behind the first
+//! The signature covers `"echo peer list 1" ‖ 0x00 ‖ BLAKE3(everything after the first
 //! line break)`, as received.
 
 use crate::wire::identity::{NodeKey, PublicKey, Signature};

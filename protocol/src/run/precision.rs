@@ -81,7 +81,7 @@ pub enum Caches {
     /// They were computed anew, so that every token was drawn as the version that it names draws it.
     #[default]
     Recomputed,
-    /// They were kept: behind the change a token follows from keys and values of two versions and more.
+    /// They were kept: after the change a token follows from keys and values of two versions and more.
     Kept,
 }
 

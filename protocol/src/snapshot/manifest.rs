@@ -214,7 +214,7 @@ impl Manifest {
         piece.0 as usize >= self.chunks.len()
     }
 
-    /// Name and length of a piece; `None` for an index that is none, or of a delta that does not exist.
+    /// Name and length of a piece; `None` for an index beyond the last, or of a delta that does not exist.
     pub fn piece(&self, index: PieceIndex) -> Option<Piece> {
         let at = index.0 as usize;
         if let Some(id) = self.chunks.get(at) {

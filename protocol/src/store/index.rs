@@ -103,7 +103,7 @@ impl StoreIndex {
     }
 
     /// Takes up a partial piece of an earlier process: what its file holds is verified against
-    /// the tree behind it.
+    /// the tree after it.
     fn resume(&mut self, piece: &Piece) -> Result<FoundPiece, ChunkStoreError> {
         let Some(file) = self.open(&piece.id, partial_path, true)? else {
             return Ok(FoundPiece::Nothing);
@@ -266,7 +266,7 @@ fn is_whole(file: &File, piece: &Piece) -> bool {
     read_exact_at(file, &mut bytes, 0).is_ok() && piece.id.matches(&bytes)
 }
 
-/// The tree behind the bytes of a partial piece; `None` when it is torn or of something else.
+/// The tree after the bytes of a partial piece; `None` when it is torn or of something else.
 fn kept_tree(file: &File, piece: &Piece) -> Option<BlockTree> {
     let behind = file.metadata().ok()?.len().checked_sub(piece.length)?;
     if behind > BlockTree::MAX_BYTES as u64 {

@@ -81,7 +81,7 @@ impl SnapshotCutter {
     }
 
     /// The last, shorter chunk; empty when the snapshot ends with a whole one. Call it once,
-    /// behind the last item.
+    /// after the last item.
     pub fn last_chunk(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.pending)
     }

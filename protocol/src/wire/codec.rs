@@ -1,7 +1,7 @@
 //! Size-capped CBOR: the one place that knows `serde_cbor`.
 //!
 //! Every message is refused by length before it is looked at, nesting is bounded by the decoder,
-//! and bytes behind the value are an error. Tests decode what this encodes with `ciborium`, so that
+//! and bytes after the value are an error. Tests decode what this encodes with `ciborium`, so that
 //! the archived crate can be replaced here.
 
 use serde::{Serialize, de::DeserializeOwned};

@@ -236,7 +236,7 @@ impl TrajectoryGroup {
     }
 
     /// All responses of an order are generated together: each that is not over gets one token of
-    /// its own at a time, whatever it hears in between, so a newer version takes over behind the
+    /// its own at a time, whatever it hears in between, so a newer version takes over after the
     /// same number of tokens in each. Who could choose that for every response by itself would have
     /// many to choose from, all of them rightly drawn.
     fn check_schedule(&self) -> Result<(), SchemaError> {

@@ -249,7 +249,7 @@ mod tests {
             // Left while the episode goes on.
             (&[&[0, END]], true),
             (&[&[0, END]], false),
-            // Gone on behind its end.
+            // Gone on after its end.
             (&[&[number, END], &[0, END]], true),
             (&[&[0, END], &[11, END]], true),
             // A turn that is not ended, and two turns in one.

@@ -106,7 +106,7 @@ fn reason(error: &serde_json::Error) -> String {
 }
 
 /// Rows to train on, and rows that are held out for evaluation: `percent` of all, spread evenly.
-/// Where that is none, evaluation asks what training asks, as [`Rows::held_out_from`] tells.
+/// Where no row is held out, evaluation asks what training asks, as [`Rows::held_out_from`] tells.
 pub fn split<R>(rows: Vec<R>, percent: u32) -> (Rows<R>, Rows<R>) {
     let percent = u64::from(percent.min(50));
     // Row i is held out where the running share passes a whole number.

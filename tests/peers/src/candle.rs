@@ -40,7 +40,7 @@ pub fn run(task: &PeerTask) -> anyhow::Result<Rates> {
     Ok(Rates { prefill_tok_s, single_tok_s, group_tok_s, logprob, about })
 }
 
-/// Feeds the given tokens of the first `samples` samples behind the prompt.
+/// Feeds the given tokens of the first `samples` samples after the prompt.
 fn decode(model: &mut ModelForCausalLM, task: &PeerTask, samples: usize) -> anyhow::Result<f64> {
     task::rate(samples * task.given.len(), || {
         for (at, given) in task.given.iter().enumerate() {

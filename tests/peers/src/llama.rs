@@ -87,7 +87,7 @@ fn course(backend: &LlamaBackend, model: &LlamaModel, task: &PeerTask, flash: i3
     Ok(Rates { prefill_tok_s, single_tok_s, group_tok_s, logprob, about })
 }
 
-/// Feeds the given tokens of the first `samples` samples behind the prompt.
+/// Feeds the given tokens of the first `samples` samples after the prompt.
 fn decode(context: &mut LlamaContext<'_>, task: &PeerTask, samples: usize) -> anyhow::Result<f64> {
     task::rate(samples * task.given.len(), || {
         for (at, given) in task.given.iter().enumerate() {
@@ -98,7 +98,7 @@ fn decode(context: &mut LlamaContext<'_>, task: &PeerTask, samples: usize) -> an
 }
 
 /// Feeds one sequence with tokens from position `first` on, or each of `samples` sequences with one
-/// token at that position. Logits are computed behind the last token of each.
+/// token at that position. Logits are computed after the last token of each.
 fn feed(context: &mut LlamaContext<'_>, tokens: &[u32], samples: usize, first: usize) -> anyhow::Result<()> {
     let mut batch = LlamaBatch::new(tokens.len(), 1);
     for (at, &token) in tokens.iter().enumerate() {

@@ -28,13 +28,13 @@ pub struct PeerTask {
 /// Tokens a second of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rates {
-    /// The prompt, up to the logits behind it.
+    /// The prompt, up to the logits after it.
     pub prefill_tok_s: f64,
     /// Decoding one sample, alone on the engine.
     pub single_tok_s: f64,
     /// Decoding the group, all of its samples together.
     pub group_tok_s: f64,
-    /// Log-prob of the first given token behind the prompt: everybody has computed the same
+    /// Log-prob of the first given token after the prompt: everybody has computed the same
     /// model if they agree.
     pub logprob: f64,
     /// Versions, flags and settings.

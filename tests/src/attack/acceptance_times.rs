@@ -1,6 +1,6 @@
 //! How long groups of honest volunteers take to be accepted, during floods and between them.
 
-/// Looks after a flood has begun that are left out: the first falls up to one pause behind that,
+/// Looks after a flood has begun that are left out: the first falls up to one pause after that,
 /// what is read then may be a pause old, and so may what the second is compared with.
 const UNSETTLED: u32 = 2;
 /// Looks after one has ended that are left out: so much longer may groups have waited that were

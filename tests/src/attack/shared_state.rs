@@ -106,7 +106,7 @@ pub(super) fn secret(part: u8, number: usize, identity: u64) -> [u8; 32] {
     secret
 }
 
-/// Sends a frame once. Whether the answer leaves the order open is told too: it does unless it
+/// Sends a frame once. Also returns whether the answer leaves the order open: it does unless it
 /// names it and settles it.
 pub(super) async fn offer(member: &mut Liar, frame: &[u8]) -> (Told, bool) {
     let answer = timeout(ANSWER_WITHIN, member.offer(frame)).await;

@@ -139,7 +139,7 @@ fn slowdown(pairs: &[Pair]) -> f64 {
 }
 
 /// Versions whose row was written before that of the first update of theirs: whose release took no
-/// longer than that update. (A row is written when the learning thread next looks: behind the
+/// longer than that update. (A row is written when the learning thread next looks: after the
 /// update during which the release ended.)
 fn released_early(metrics: &Path) -> anyhow::Result<BTreeSet<u64>> {
     let (mut early, mut newest) = (BTreeSet::new(), 0);

@@ -96,7 +96,7 @@ mod tests {
         word.split_once('=').is_some_and(|(name, _)| named(name))
     }
 
-    /// What of these words behind `cargo lab` is no command or no option of one.
+    /// What of these words after `cargo lab` is no command or no option of one.
     fn unknown_word(words: &[&str]) -> Option<String> {
         let lab = Cli::command();
         let (mut command, mut rest) = (&lab, words.iter());

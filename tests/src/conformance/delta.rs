@@ -89,7 +89,7 @@ fn round_trip(case: &Path) -> anyhow::Result<Measure> {
     Ok(measure)
 }
 
-/// The chunk of `bytes` at `start`, empty behind the end.
+/// The chunk of `bytes` at `start`, empty after the end.
 fn part(bytes: &[u8], start: usize) -> &[u8] {
     let start = start.min(bytes.len());
     &bytes[start..(start + CHUNK_BYTES).min(bytes.len())]

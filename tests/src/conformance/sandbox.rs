@@ -26,7 +26,7 @@ const MAX_MATH_WORST_MS: f64 = 100.0;
 
 /// Judges the answers of `file`: whether the prediction equals the gold, which at least
 /// [`MIN_MATH_AGREEMENT`] have to say as the reference does. How long a case takes is
-/// told, and not judged.
+/// reported, and not judged.
 ///
 /// # Errors
 /// When the file cannot be read, or holds no case.

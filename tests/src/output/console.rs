@@ -97,8 +97,8 @@ fn judge(outcome: anyhow::Result<CommandReport>) -> (Value, u8) {
     }
 }
 
-/// The error and its causes in one text. Echo's own errors already tell their causes: those
-/// are not told twice.
+/// The error and its causes in one text. Echo's own errors already name their causes: those
+/// are not named twice.
 fn story(error: &anyhow::Error) -> String {
     let add =
         |told: String, cause: String| if told.contains(&cause) { told } else { format!("{told}: {cause}") };

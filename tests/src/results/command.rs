@@ -1,4 +1,4 @@
-//! Whether what was typed behind `cargo lab` is the command of a record.
+//! Whether what was typed after `cargo lab` is the command of a record.
 
 /// Flags that say nothing of what is measured.
 const BESIDE: [&str; 2] = ["--json", "--record"];
@@ -8,7 +8,7 @@ const BESIDE: [&str; 2] = ["--json", "--record"];
 pub(super) struct LabCommand<'a> {
     /// Variables that stand in front of it, like `TMPDIR=/dev/shm`.
     variables: Vec<(&'a str, &'a str)>,
-    /// What stands behind `cargo lab`, without [`BESIDE`].
+    /// What comes after `cargo lab`, without [`BESIDE`].
     words: Vec<&'a str>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> LabCommand<'a> {
     }
 }
 
-/// The words of a command line that say what is measured, from those behind `cargo lab`.
+/// The words of a command line that say what is measured, from those after `cargo lab`.
 pub(super) fn typed(words: &[String]) -> Vec<&str> {
     measured(words.iter().flat_map(|word| word.split_whitespace()))
 }

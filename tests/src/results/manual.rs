@@ -47,7 +47,7 @@ impl FromStr for GivenFigure {
 /// of its goal's newest record.
 ///
 /// # Errors
-/// When a goal is unknown, or has no command yet and none is given; when the machine is none of `goals.toml`,
+/// When a goal is unknown, or has no command yet and none is given; when `goals.toml` has no such machine,
 /// git does not tell the commit, or a file cannot be read or written. No record is added then.
 pub fn record_given(
     figures: &[GivenFigure],

@@ -176,7 +176,7 @@ fn paragraph(text: &str) -> String {
     wrapped("", text)
 }
 
-/// Text in lines of at most [`WIDTH`] columns behind a mark, and below it as far to the right.
+/// Text in lines of at most [`WIDTH`] columns after a mark, and below it as far to the right.
 fn wrapped(mark: &str, text: &str) -> String {
     let indent = if mark.is_empty() { 0 } else { mark.len() + 1 };
     let (mut lines, mut column) = (mark.to_owned(), mark.len());

@@ -15,7 +15,7 @@ const MACHINE: &str = "ECHO_MACHINE";
 /// What every record of one run has in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// The short name of the commit, with `-dirty` behind it where the tree has changes.
+    /// The short name of the commit, with `-dirty` after it where the tree has changes.
     pub(super) commit: String,
     /// The day, as 2026-11-28, in UTC.
     pub(super) date: String,

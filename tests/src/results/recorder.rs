@@ -43,7 +43,7 @@ struct Outcome {
 }
 
 impl Recorder {
-    /// For the command with these words behind `cargo lab`, before it runs. `--json` and `--record` may be
+    /// For the command with these words after `cargo lab`, before it runs. `--json` and `--record` may be
     /// among them. `ECHO_MACHINE` names the machine where `goals.toml` does not tell it.
     ///
     /// # Errors

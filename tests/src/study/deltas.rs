@@ -191,7 +191,7 @@ fn publication(
     Ok((new, row, measure))
 }
 
-/// Cuts both policies as the publisher does, tensors one behind the other, and measures chunk by chunk.
+/// Cuts both policies as the publisher does, tensors one after the other, and measures chunk by chunk.
 fn measure(old: &Weights, new: &Weights) -> anyhow::Result<Measure> {
     let bytes =
         |weights: &Weights| weights.iter().flat_map(|tensor| tensor.bytes()).copied().collect::<Vec<u8>>();

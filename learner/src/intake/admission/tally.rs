@@ -29,7 +29,7 @@ pub struct Looks {
     pub audited: u64,
     /// Taken by the word of a panel, but for one trajectory of each.
     pub vouched: u64,
-    /// Audited by the learner behind a panel: its verifiers disagreed, or too few said something,
+    /// Audited by the learner after a panel: its verifiers disagreed, or too few said something,
     /// or by a draw.
     pub settled: u64,
     /// Of these, those on which a verifier had said the opposite of what was found.

@@ -42,7 +42,7 @@ impl ReplayBuffer {
         let mut plan = BufferPlan::default();
         let mut chosen = Vec::new();
         let mut batch = Vec::new();
-        // The oldest come first: behind one that is fresh enough all are.
+        // The oldest come first: after one that is fresh enough all are.
         let stale = self.index.oldest_first().take_while(|entry| entry.stale(version, staleness));
         plan.drop.extend(stale.map(|entry| (entry.clone(), DropReason::Stale)));
         let mut ready: Vec<_> = if self.index.waiting() < groups {

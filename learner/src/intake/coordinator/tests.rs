@@ -237,7 +237,7 @@ fn what_was_accepted_after_the_last_row_counts_after_a_kill() {
 #[test]
 fn versions_from_before_a_lost_database_are_waited_for_after_a_further_restart_too() {
     let mut world = World::new(Staleness::new(3, None).unwrap());
-    // The first process behind the loss knows that it forgot something.
+    // The first process after the loss knows that it forgot something.
     let checkpoint = world.coordinator.state(PolicyVersion(0));
     world.store = Arc::new(MemoryStore::default());
     let (store, zero) = (world.store.clone(), PolicyVersion(0));

@@ -573,7 +573,7 @@ proptest! {
             }
             given_up.extend(book.take_given_up());
             // Every order that ever left is delivered, given up, out or idle; and the cursor is
-            // behind all of them.
+            // after all of them.
             let ever: BTreeSet<u64> = sent.iter().flat_map(Lease::orders).map(|counter| counter.0).collect();
             prop_assert_eq!(ever.len() as u64, book.cursor().0);
             let settled = (delivered.len() + given_up.len()) as u64;

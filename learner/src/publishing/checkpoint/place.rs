@@ -114,7 +114,7 @@ fn make(dir: &Path) -> io::Result<()> {
 
 /// Deletes what killed processes left behind: the store writes to `NAME#NUMBER` beside the
 /// object, and never looks at it again. What else lies in a directory that the operator named
-/// is none of ours.
+/// is not ours.
 fn sweep(dir: &Path) -> io::Result<()> {
     let is_version = |name: &str| name.len() == VERSION_DIGITS && name.bytes().all(|b| b.is_ascii_digit());
     let left_behind = |name: &str| {

@@ -52,7 +52,7 @@ async fn stream(
     Ok(writer.finish().await?)
 }
 
-/// The length of the header in eight bytes, then which tensor lies where behind it.
+/// The length of the header in eight bytes, then which tensor lies where after it.
 fn header(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<u8>, candle_core::Error> {
     let mut entries = Map::new();
     let mut at = 0;

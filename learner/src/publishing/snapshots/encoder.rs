@@ -48,7 +48,7 @@ impl<'a> ChunkEncoder<'a> {
         Self { store, base, width, waiting: Vec::new(), encoded: Encoded::default() }
     }
 
-    /// Takes the next chunk; an empty one is none.
+    /// Takes the next chunk; an empty one is left out.
     pub(super) fn push(&mut self, chunk: Vec<u8>) -> Result<(), ChunkStoreError> {
         if !chunk.is_empty() {
             self.waiting.push(chunk);

@@ -41,7 +41,7 @@ impl EventFile {
             let name = entry?.file_name();
             old.extend(name.to_str().filter(|name| name.starts_with(NAME)).map(str::to_owned));
         }
-        // A name behind all older ones: TensorBoard reads files in the order of their names.
+        // A name after all older ones: TensorBoard reads files in the order of their names.
         let second = |name: &String| name[NAME.len()..].split('.').next()?.parse::<u64>().ok();
         let newest = old.iter().filter_map(second).max();
         let at = newest.map_or(0, |newest| newest.saturating_add(1)).max(now as u64);
@@ -110,7 +110,7 @@ impl EventFile {
     }
 }
 
-/// CRC-32C, masked so that a checksum of checksums is none.
+/// CRC-32C, masked so that a checksum of bytes with checksums in them still finds errors.
 fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -31,7 +31,7 @@ pub enum BatchError {
         /// Index of the sequence.
         row: usize,
     },
-    /// Something was heard before the first turn, behind the last, or in disorder.
+    /// Something was heard before the first turn, after the last, or in disorder.
     #[error("sequence {row} does not say between which turns the policy heard what: drop it")]
     Turns {
         /// Index of the sequence.

@@ -24,7 +24,7 @@ fn row_t_predicts_token_t_plus_one() {
 
 #[test]
 fn only_the_policys_own_tokens_are_asked_for() {
-    // Prompt 5 6, turn 7 8, heard 9, turn 1, heard nothing, turn 2 3; and a sequence of one turn behind it.
+    // Prompt 5 6, turn 7 8, heard 9, turn 1, heard nothing, turn 2 3; and a sequence of one turn after it.
     let several =
         Sequence { heard: vec![heard(2, &[9]), heard(3, &[])], ..sequence(&[5, 6], &[7, 8, 1, 2, 3], 0) };
     let sequences = [several, sequence(&[4], &[4, 4], 1)];

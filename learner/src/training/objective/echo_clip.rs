@@ -28,7 +28,7 @@ impl EchoClip {
     }
 }
 
-/// Ends (exclusive) of the steps of a response: a step ends behind each newline token, and with the response.
+/// Ends (exclusive) of the steps of a response: a step ends after each newline token, and with the response.
 ///
 /// `is_newline` says which of the response's tokens contain a newline.
 pub fn step_ends(is_newline: impl IntoIterator<Item = bool>) -> Vec<usize> {

@@ -30,7 +30,7 @@ pub(super) fn deserialize_or_default<'de, T: Deserialize<'de> + Default, D: Dese
     deserializer.deserialize_any(Switch::<T> { on: Some(T::default) })
 }
 
-/// Reads what is there as itself, so that its own errors are told.
+/// Reads what is there as itself, so that its own errors are reported.
 struct Switch<T> {
     /// What `true` stands for; `None`: it is refused.
     on: Option<fn() -> T>,

@@ -27,7 +27,7 @@ impl PanelCase {
         self.ruled
     }
 
-    /// Notes what a member says; false if it is none, or has said something before.
+    /// Notes what a member says; false if `key` is no member, or has said something before.
     pub(super) fn says(&mut self, key: &PublicKey, said: Said) -> bool {
         match self.members.get_mut(key) {
             Some(open @ None) => {
@@ -38,7 +38,7 @@ impl PanelCase {
         }
     }
 
-    /// Waits for a member no longer; false if it is none, or has said something.
+    /// Waits for a member no longer; false if `key` is no member, or has said something.
     pub(super) fn leaves(&mut self, key: &PublicKey) -> bool {
         let awaited = self.members.get(key).is_some_and(Option::is_none);
         if awaited {

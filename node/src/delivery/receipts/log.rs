@@ -201,7 +201,7 @@ impl ReceiptFrames {
         Signed::from_bytes(&frame).map(Some).map_err(|error| self.damaged(&error.to_string()))
     }
 
-    /// Whether the file went on behind the last whole frame.
+    /// Whether the file went on after the last whole frame.
     pub(super) fn torn(&self) -> bool {
         self.torn
     }

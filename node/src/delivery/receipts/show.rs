@@ -45,7 +45,7 @@ pub fn mine(data: &DataDir) -> Result<Vec<ShownReceipts>, LedgerError> {
 /// All runs in the ledger's directory. None where there is no directory.
 ///
 /// # Errors
-/// [`LedgerError`] of the first file that is none of receipts.
+/// [`LedgerError`] of the first file that is no file of receipts.
 pub fn all(dir: &Path, node: PublicKey) -> Result<Vec<ShownReceipts>, LedgerError> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(Vec::new()) };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

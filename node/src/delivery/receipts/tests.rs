@@ -78,7 +78,7 @@ fn a_damaged_file_of_receipts_never_proves_more() {
         proven = groups;
     }
     assert_eq!((proven, steps), (0, 3));
-    // A bit anywhere: a receipt that is not what was signed is none.
+    // A bit anywhere: a receipt that is not what was signed does not count.
     for at in (0..honest.len()).step_by(7) {
         let mut changed = honest.clone();
         changed[at] ^= 1 << (at % 8);

@@ -156,7 +156,7 @@ impl<B: Backend> Bench<'_, B> {
         }
     }
 
-    /// Tokens a second of so many responses behind a prompt.
+    /// Tokens a second of so many responses after a prompt.
     fn responses(&self, count: usize, prompt: usize, seconds: f64) -> Result<f64, EngineError> {
         let params = SamplingParams::unbiased(1);
         let (prompt, mut drawn) = (self.filled(prompt)?, 0);

@@ -109,7 +109,7 @@ impl PassWorkspace {
                 rest = behind;
                 part
             });
-        // The attention leaves out the zeros behind a row.
+        // The attention leaves out the zeros after a row.
         // SAFETY: no thread has it yet.
         unsafe { attended.write(0..attended.len()) }.fill(Line::default());
         let buffers = Buffers {
@@ -129,7 +129,7 @@ impl PassWorkspace {
 }
 
 impl Buffers<'_> {
-    /// Those that are used behind attention, cut to the first `count` of `tokens` tokens.
+    /// Those that are used after attention, cut to the first `count` of `tokens` tokens.
     fn first(self, count: usize, tokens: usize) -> Self {
         fn cut<T>(part: SharedSlice<'_, T>, count: usize, tokens: usize) -> SharedSlice<'_, T> {
             part.split_at(part.len() / tokens * count).0
@@ -153,7 +153,7 @@ fn numbers(part: SharedSlice<'_, Line>, count: usize) -> SharedSlice<'_> {
 
 impl<'a> CpuPass<'a> {
     /// Goes on with some of its tokens alone, `rows` rising: a phase, in which what the residual
-    /// stream and the attention have of them moves to the front. Of use behind the attention of the
+    /// stream and the attention have of them moves to the front. Of use after the attention of the
     /// last layer alone: queries, angles and sights are still those of all tokens.
     pub(super) fn keep(self, worker: &TeamMember<'_>, rows: &[usize]) -> Self {
         let Buffers { x, attended, .. } = self.buffers;

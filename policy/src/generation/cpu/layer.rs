@@ -84,7 +84,7 @@ impl CpuLayer {
         }
     }
 
-    /// Adds what attention came to, and then the network behind it.
+    /// Adds what attention came to, and then the network after it.
     fn behind_attention(&self, pass: &CpuPass<'_>, worker: &TeamMember<'_>, tools: &mut Tools) {
         let Buffers { x, normed, gate_up, inner, .. } = pass.buffers;
         let attended = pass.rounded(worker, tools);

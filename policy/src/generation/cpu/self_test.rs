@@ -14,7 +14,7 @@ use crate::model::precision::Precision;
 use crate::sampling;
 use crate::sampling::SamplingParams;
 
-/// Tokens of two prompts that are fed together, and tokens that are drawn behind each.
+/// Tokens of two prompts that are fed together, and tokens that are drawn after each.
 const PROMPTS: [usize; 2] = [70, 33];
 const DRAWN: u32 = 12;
 /// Decides what is drawn.

@@ -59,7 +59,7 @@ impl<'a, T> SharedSlice<'a, T> {
     /// The first `at`, and the rest.
     pub(super) fn split_at(self, at: usize) -> (Self, Self) {
         assert!(at <= self.len, "{at} of {}", self.len);
-        // SAFETY: within the slice or right behind it.
+        // SAFETY: within the slice or right after it.
         let behind = unsafe { self.data.add(at) };
         (Self { len: at, ..self }, Self { data: behind, len: self.len - at, ..self })
     }
@@ -114,7 +114,7 @@ impl<'a> SharedSlice<'a> {
         let Some(last) = values.len().checked_sub(1) else { return };
         assert!(at + last * stride < self.len, "{at} + {last} * {stride} of {}", self.len);
         for (index, value) in values.iter().enumerate() {
-            // SAFETY: not behind the last one, which is within the slice; nobody else touches
+            // SAFETY: not after the last one, which is within the slice; nobody else touches
             // it, says the caller.
             unsafe { self.data.add(at + index * stride).write(*value) }
         }

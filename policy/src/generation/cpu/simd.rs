@@ -151,7 +151,7 @@ pub(crate) trait Lanes: Copy {
         }
         all
     }
-    /// Asks for the cache line `ahead` bytes behind the start of `bytes`, in the second cache at
+    /// Asks for the cache line `ahead` bytes after the start of `bytes`, in the second cache at
     /// least; it may lie anywhere.
     fn prefetch(self, bytes: &[u8], ahead: usize);
     /// Runs `task` compiled for these instructions, as a function of its own.

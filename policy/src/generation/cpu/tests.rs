@@ -114,7 +114,7 @@ fn logits_do_not_depend_on_which_ones_are_wanted() {
             let mut feeds: Vec<_> =
                 sequences.iter().zip(&mut caches).map(|(tokens, cache)| Feed { tokens, cache }).collect();
             let logits = backend.forward(&mut feeds, want).unwrap();
-            // What went into the caches, as it is seen from a token behind.
+            // What went into the caches, as a later token sees it.
             let mut feeds: Vec<_> = caches.iter_mut().map(|cache| Feed { tokens: &[7], cache }).collect();
             let behind = backend.forward(&mut feeds, Want::Last).unwrap();
             let [logits, behind] =

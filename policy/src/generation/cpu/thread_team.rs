@@ -37,7 +37,7 @@ struct Common {
     number: AtomicUsize,
     /// Threads besides the caller that are at the job.
     inside: AtomicUsize,
-    /// A job was put on the desk, or there will be none any more.
+    /// There is a new job, or there will be no more.
     ordered: SpinEvent,
     /// A phase was done, a thread left the job, or the job broke.
     progress: SpinEvent,
@@ -152,7 +152,7 @@ impl Common {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is on the desk, and calls the threads.
+    /// Changes the job, and wakes the threads.
     fn order(&self, change: impl FnOnce(&mut Desk)) {
         let mut desk = self.desk();
         change(&mut desk);

@@ -13,7 +13,7 @@ pub enum CudaError {
     OldDriver {
         /// The version of CUDA that it brings.
         major: i32,
-        /// The part behind the point.
+        /// The part after the point.
         minor: i32,
     },
     /// There are fewer GPUs.
@@ -31,7 +31,7 @@ pub enum CudaError {
         device: String,
         /// Major number of its compute capability.
         major: i32,
-        /// The part behind the point.
+        /// The part after the point.
         minor: i32,
     },
     /// The driver does not open it.

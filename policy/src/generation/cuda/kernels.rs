@@ -27,7 +27,7 @@ pub fn program() -> String {
     SOURCES.iter().map(|(name, text)| format!("#line 1 \"{name}\"\n{text}")).collect()
 }
 
-/// What NVRTC made of the program, packed, behind a line with [`fingerprint`].
+/// What NVRTC made of the program, packed, after a line with [`fingerprint`].
 const SHIPPED: &[u8] = include_bytes!("kernels/kernels.ptx.zst");
 /// More than the kernels are.
 const MOST_BYTES: usize = 16 << 20;

@@ -235,7 +235,7 @@ impl CudaMatrix {
     }
 }
 
-/// Rows of a weight with zeros behind them, in another type.
+/// Rows of a weight with zeros after them, in another type.
 fn padded_rows(part: &WeightTensor, rows: std::ops::Range<usize>, padded: usize, dtype: DType) -> Vec<u8> {
     let width = part.shape()[1];
     let mut values = vec![0.0; rows.len() * padded];

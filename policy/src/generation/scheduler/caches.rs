@@ -65,7 +65,7 @@ impl<B: Backend> GroupCaches<B> {
         shared + own + self.prefix_tokens()
     }
 
-    /// How many tokens of a response there are, behind `inputs` tokens of the prompt.
+    /// How many tokens of a response there are, after `inputs` tokens of the prompt.
     pub(super) fn fed(&self, sample: usize, inputs: usize) -> usize {
         self.own[sample].as_ref().map_or(0, |cache| self.policy.backend().cached_tokens(cache) - inputs)
     }

@@ -44,7 +44,7 @@ impl SampleRequest {
         self.limits.get(sample as usize).copied().unwrap_or(self.params.max_new_tokens) as usize
     }
 
-    /// Most tokens that come behind the prompt in one response.
+    /// Most tokens that come after the prompt in one response.
     pub(super) fn most_behind_prompt(&self, sample: u32) -> usize {
         self.limit(sample).saturating_add(self.max_heard as usize)
     }

@@ -25,7 +25,7 @@ pub(super) struct SampledSequence {
 }
 
 impl SampledSequence {
-    /// A response without tokens, behind a prompt that ends with `last`.
+    /// A response without tokens, after a prompt that ends with `last`.
     pub(super) fn new(sample: u32, last: u32) -> Self {
         Self {
             sample,
@@ -90,7 +90,7 @@ impl SampledSequence {
         }
     }
 
-    /// Begins another turn, behind what was heard.
+    /// Begins another turn, after what was heard.
     pub(super) fn hear(&mut self, request: &SampleRequest, heard: &[u32]) -> Result<(), EngineError> {
         within("response tokens", self.completion.tokens.len() + 1, request.limit(self.sample))?;
         within("tokens heard", self.heard.saturating_add(heard.len()), request.max_heard as usize)?;

@@ -53,7 +53,7 @@ impl StopStrings {
     /// Whether the text of a turn has just come to hold one of the strings; it held none
     /// before its last token.
     pub(super) fn end(&self, turn: &[u32]) -> bool {
-        // Most tokens are a byte of text or more, some are none; twice the longest leaves room
+        // Most tokens are a byte of text or more, some are less; twice the longest leaves room
         // for a garbled beginning.
         let wanted = 2 * self.longest;
         let mut tokens = wanted.min(turn.len());

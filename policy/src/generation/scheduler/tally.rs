@@ -6,7 +6,7 @@ pub struct GenerationStats {
     /// Tokens that were drawn, of all requests.
     pub drawn: u64,
     /// Tokens of prompts, and heard ones, that were computed for the first time. A prompt's last
-    /// token belongs to the draw behind it.
+    /// token belongs to the draw after it.
     pub prefilled: u64,
     /// Tokens that were computed once more: for another policy, or as the caches that held them
     /// were given up for want of memory.

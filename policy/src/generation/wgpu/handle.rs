@@ -186,7 +186,7 @@ impl Handle {
     /// [`Handle::scoped`].
     pub(super) fn finish(&self) {
         self.queue.submit(None);
-        // A timeout cannot be, and what else goes wrong is told to the scopes and callbacks.
+        // A timeout cannot be, and what else goes wrong is reported to the scopes and callbacks.
         let _ = self.device.poll(PollType::wait_indefinitely());
     }
 

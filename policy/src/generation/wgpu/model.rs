@@ -236,7 +236,7 @@ impl WgpuModel {
         pending
     }
 
-    /// Makes one block of rows of logits behind what is `pending`, and reads what is wanted of it.
+    /// Makes one block of rows of logits after what is `pending`, and reads what is wanted of it.
     fn logits(
         &self,
         pending: Vec<CommandBuffer>,

@@ -139,7 +139,7 @@ fn quote(out: &mut String, text: &str) {
 
 /// Python's `str.isprintable` for one character. The standard library escapes the same
 /// categories, and combining marks besides at the start of a text; so the character is asked
-/// about behind another one.
+/// about after another one.
 fn is_printable(c: char) -> bool {
     (' '..='~').contains(&c) || ['x', c].iter().collect::<String>().escape_debug().eq(['x', c])
 }

@@ -39,9 +39,9 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
     compile(source).map(|_| ()).map_err(|error| explain(&error))
 }
 
-/// Renders `source` with the variables of `root`, in a thread of its own. An error is told as text,
-/// because the engine's holds the template's variables, and what that thread could build only that
-/// thread has the stack to drop.
+/// Renders `source` with the variables of `root`, in a thread of its own. An error is returned as
+/// text, because the engine's holds the template's variables, and what that thread could build only
+/// that thread has the stack to drop.
 pub(crate) fn render(
     source: &str,
     root: serde_json::Map<String, serde_json::Value>,

@@ -3,7 +3,7 @@
 //! A policy reads a prompt, and between its turns what an environment answers. Either is plain
 //! text, or a message of the user in the chat template that came with the tokenizer. The policy's
 //! own turns never pass through the template: they stay the tokens that were drawn, the one that
-//! ends a turn included, and the template's text begins behind that one. So what stands around a
+//! ends a turn included, and the template's text begins after that one. So what stands around a
 //! turn depends on no turn before it, and whoever has an episode's texts (a node, the learner's
 //! audit, its trainer) has the same tokens by [`Tokenizer::prompt`] and [`Tokenizer::heard`], and a
 //! mask of the policy's own.
@@ -42,7 +42,7 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of what an environment says behind a turn that has ended itself: the text, or the
+    /// The tokens of what an environment says after a turn that has ended itself: the text, or the
     /// user's message, up to where the assistant speaks again.
     ///
     /// # Errors

@@ -213,7 +213,7 @@ fn of_model(model: &ModelWrapper) -> u64 {
 /// Each match becomes the content. A regular expression may match nothing, everywhere.
 fn of_replace(replace: &Replace) -> u64 {
     let content = replace.content.len() as u64;
-    // The pattern is private, and told when it is written.
+    // The pattern is private: only its serialized form shows it.
     let pattern = serde_json::to_value(replace).ok();
     let pattern = pattern.as_ref().and_then(|written| written["pattern"]["String"].as_str());
     match pattern.map_or(0, |pattern| pattern.len() as u64) {

@@ -240,7 +240,7 @@ mod tests {
         assert!(matches!(Tokenizer::from_dir(dir.path()), Err(TokenizerError::Chat(_))));
     }
 
-    /// Found by fuzzing: the `tokenizers` crate panics on a decoder that is none.
+    /// Found by fuzzing: the `tokenizers` crate panics on an invalid decoder.
     #[test]
     fn a_panic_of_the_library_is_an_error() {
         let whole: Value = serde_json::from_str(&CharTokenizer::default().to_huggingface_json()).unwrap();

@@ -116,7 +116,7 @@ impl HostDriver {
         }
     }
 
-    /// Binds all addresses, and returns when each is bound. At those of `external` our keeper says
+    /// Binds all addresses, and returns when each is bound. At those of `external` our operator says
     /// that others reach us.
     pub(super) async fn listen(
         &mut self,

@@ -35,7 +35,7 @@ pub(in crate::net) struct Probe {
 struct Rounds {
     /// Before this instant no round begins.
     next: Option<Instant>,
-    /// Between the round that comes and the one behind it.
+    /// Between the round that comes and the one after it.
     pause: Duration,
     /// A round is under way.
     open: bool,

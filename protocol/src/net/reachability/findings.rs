@@ -51,7 +51,7 @@ struct Guess {
 /// nothing of the others.
 #[derive(Debug)]
 pub(in crate::net) struct Reachability {
-    /// Where others reach us, as our keeper says.
+    /// Where others reach us, as our operator says.
     given: Vec<Multiaddr>,
     /// The newest in front.
     guesses: VecDeque<Guess>,
@@ -107,7 +107,7 @@ impl Reachability {
         self.guesses.iter_mut().find(|guess| guess.address == *address)
     }
 
-    /// Our keeper says that others reach us there.
+    /// Our operator says that others reach us there.
     pub(in crate::net) fn given(&mut self, address: Multiaddr) {
         self.given.push(without_peer(address));
     }

@@ -26,10 +26,10 @@ const SEND_WITHIN: Duration = Duration::from_secs(30);
 /// Blocks read from disk in one go, so that as many are read as are written. Both together are what
 /// the machine hands out.
 const BATCH: usize = MAX_SERVED.div_ceil(2);
-/// Where the payload begins in the buffer from which a frame is written, which is behind the head
-/// of every block. A block that was received lies some 30 bytes behind the start of a page, and
+/// Where the payload begins in the buffer from which a frame is written, which is after the head
+/// of every block. A block that was received lies some 30 bytes after the start of a page, and
 /// many processors copy at a twentieth of their speed to an address that lies, within its page, 1
-/// to 31 bytes behind that of the source.
+/// to 31 bytes after that of the source.
 const PAYLOAD_AT: usize = 128;
 /// Frames of a consumer are short: one read brings many.
 const READ_BUFFER: usize = 4 << 10;

@@ -1,6 +1,6 @@
 //! Frames on `/echo/chunks/3`.
 //!
-//! A frame is a length of four bytes, big-endian, of everything behind it; a length of two bytes,
+//! A frame is a length of four bytes, big-endian, of everything after it; a length of two bytes,
 //! big-endian, of the header; the header in CBOR; and the payload, which only
 //! [`ServeMessage::Block`] has. So the bytes of a block never pass through a CBOR codec, and a
 //! reader knows before it allocates that a frame is not too long.
@@ -35,7 +35,7 @@ pub const MAX_NEWS: usize = 512;
 pub const LEAF_BYTES: usize = 32;
 /// Longest payload, in bytes: the leaves of a piece, and one block.
 pub const MAX_PAYLOAD_BYTES: usize = MAX_BLOCKS * LEAF_BYTES + BLOCK_BYTES;
-/// Longest frame behind its first four bytes.
+/// Longest frame after its first four bytes.
 pub const MAX_FRAME_BYTES: usize = HEADER_LENGTH + MAX_HEADER_BYTES + MAX_PAYLOAD_BYTES;
 /// A frame whose first byte is here is here within this time, or its sender has failed. The longest
 /// frame needs 20 kbit/s.
@@ -167,7 +167,7 @@ pub async fn read<H: DeserializeOwned>(
     split(frame).map(Some)
 }
 
-/// Takes a frame behind its first four bytes apart.
+/// Takes a frame after its first four bytes apart.
 fn split<H: DeserializeOwned>(frame: Bytes) -> Result<(H, Bytes), WireError> {
     let short = || WireError::Malformed(format!("{} bytes", frame.len()));
     let (length, rest) = frame.split_first_chunk::<HEADER_LENGTH>().ok_or_else(short)?;

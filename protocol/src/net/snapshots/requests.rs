@@ -48,7 +48,7 @@ impl Requests {
         !self.waiting.is_empty()
     }
 
-    /// Takes blocks back. What is to be told of it: those that did not wait any more.
+    /// Takes blocks back. Gives the message to the neighbour, if some of them did not wait any more.
     pub(super) fn cancel(
         &mut self,
         index: PieceIndex,

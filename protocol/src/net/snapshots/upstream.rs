@@ -28,8 +28,9 @@ const ARRIVED: usize = 8;
 const BATCH: usize = 8;
 /// Requests and cancellations that may wait for one neighbour. The machine's window keeps them far below.
 pub(super) const ASKS: usize = 1024;
-/// Blocks without being asked, and news that are none, that a neighbour may send before its stream
-/// is given up. A few are innocent: a block that was cancelled and asked for again may come twice.
+/// Blocks that nobody asked for, and news without anything new, that a neighbour may send before its
+/// stream is given up. A few are innocent: a block that was cancelled and asked for again may come
+/// twice.
 const MAX_USELESS: u32 = 64;
 /// What a frame of news takes beside its entries, in bytes: mostly what the multiplexer and the
 /// encryption put around it.

@@ -39,7 +39,7 @@ const READ_BYTES: usize = 64 << 10;
 const WRITE_BYTES: usize = 132 << 10;
 /// Bytes of one record: a fifth of a block and the words around it. Pieces of 16 KiB all begin
 /// where a page does, and so do their copies, but for a header of 5 bytes: many processors copy
-/// at a twentieth of their speed to an address that lies, within its page, 1 to 31 bytes behind
+/// at a twentieth of their speed to an address that lies, within its page, 1 to 31 bytes after
 /// that of the source.
 pub(in crate::net) const RECORD_BYTES: usize = BLOCK_BYTES / 5 + 64;
 /// Bytes around one record: its header, its tag, and its kind.

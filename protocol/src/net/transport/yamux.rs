@@ -123,7 +123,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Line<C> {
         Poll::Pending
     }
 
-    /// Waits for the end; [`ConnectionError::Closed`] when it has been told already.
+    /// Waits for the end; [`ConnectionError::Closed`] when it has been reported already.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         match &mut self.end {
             Some(end) => Poll::Ready(to_io(std::mem::replace(end, ConnectionError::Closed))),

@@ -29,7 +29,7 @@ impl Pipeline {
 
     /// Δ_max, equation 7: the largest lag in updates at `rate` trajectories a second, were nothing
     /// generated under a new snapshot before everybody has it. `None` for a rate of 0, and for
-    /// times that are none.
+    /// times that are not numbers.
     pub fn worst_lag(&self, period: u64, rate: f64) -> Option<u64> {
         let waits = updates((self.broadcast_s + self.batch / rate) / self.train_s)?;
         Some(period.saturating_add(waits).saturating_sub(1))

@@ -56,7 +56,7 @@ fn edge(bucket: usize) -> u32 {
     if bucket < 2 { bucket as u32 } else { (2 | bucket as u32 & 1) << (bucket / 2 - 1) }
 }
 
-/// The exponent and the first bit behind it of a float near `number`: whether a difference is 1 or
+/// The exponent and the first bit after it of a float near `number`: whether a difference is 1 or
 /// 2 is as good as random, so there is no branch, and processors convert faster than some find the
 /// highest bit. Exact below 2^23, and beyond every limit from there on.
 fn bucket_of(number: u32) -> usize {

@@ -127,7 +127,7 @@ impl ElementLayout {
         if phase < width.bytes() { Ok(Self { width, phase }) } else { Err(DeltaError::Damaged("its phase")) }
     }
 
-    /// The bytes of whole elements in a chunk of `length` bytes. What lies before and behind is loose.
+    /// The bytes of whole elements in a chunk of `length` bytes. What lies before and after is loose.
     pub(super) fn elements(self, length: usize) -> Range<usize> {
         let start = self.phase.min(length);
         let whole = (length - start) / self.width.bytes() * self.width.bytes();

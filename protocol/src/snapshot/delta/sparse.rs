@@ -15,10 +15,11 @@ use super::{DeltaError, Width};
 
 /// Above one change in so many elements the dense form is faster, and hardly larger.
 const SPARSE: usize = 4;
-/// Gaps are told below 2^18 ticks; a longer one is an escape for every so many ticks, and the rest.
+/// Gaps below 2^18 ticks are written as they are; a longer one is an escape for every so many ticks,
+/// and the rest.
 const GAP_BITS: u32 = 18;
 const WINDOW: u32 = 1 << GAP_BITS;
-/// Differences are told below 2^16; a larger one is an escape and its 32 bits.
+/// Differences below 2^16 are written as they are; a larger one is an escape and its 32 bits.
 const DIFFERENCE_BITS: u32 = 16;
 /// Distributions of differences: what changes often, changes by more.
 const SPEEDS: usize = 8;

@@ -135,7 +135,7 @@ fn a_kill_between_the_last_block_and_the_name_loses_nothing() {
     assert_eq!(store.read(&sample.piece.id).unwrap(), sample.bytes);
     drop(store);
 
-    // The tree is no longer behind its bytes, which have no name yet.
+    // The tree is no longer after its bytes, which have no name yet.
     fs::rename(sample.open().path(&sample.piece.id), sample.partial_file()).unwrap();
     let store = sample.open();
     assert_eq!(store.held(&sample.piece), BlockMask::all(2));

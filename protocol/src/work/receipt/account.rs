@@ -1,4 +1,4 @@
-//! Checking a pile of receipts without asking anybody.
+//! Checking a file of receipts without asking anybody.
 
 use super::{Receipt, SEQUENCE_STRETCH};
 use crate::run::charter::RunId;
@@ -14,7 +14,7 @@ pub const MAX_RECEIPTS: usize = 1 << 22;
 /// Most findings that are kept; all are counted.
 pub const MAX_FINDINGS: usize = 1_000;
 
-/// What is wrong with a receipt, or missing. Positions are those in the pile, from 0.
+/// What is wrong with a receipt, or missing. Positions are those in the file, from 0.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiptFinding {
     /// It is no receipt, or nobody signed it.
@@ -107,7 +107,7 @@ impl Account {
         }
     }
 
-    /// Takes the next receipt of the pile; what it says, if it is sound.
+    /// Takes the next receipt of the file; what it says, if it is sound.
     pub fn add(&mut self, signed: &Signed<Receipt>) -> Option<Receipt> {
         let position = self.seen;
         self.seen += 1;
@@ -139,7 +139,7 @@ impl Account {
         self.numbers.len()
     }
 
-    /// Looks for numbers from `from` on that are missing, when the whole pile has been added. It is
+    /// Looks for numbers from `from` on that are missing, when the whole file has been added. It is
     /// 0 where all receipts were kept.
     pub fn close(&mut self, from: u64) {
         let mut expected = from;
@@ -151,7 +151,7 @@ impl Account {
                 // follows is a gap.
                 gaps.push(expected.max(number / SEQUENCE_STRETCH * SEQUENCE_STRETCH)..number);
             }
-            // Behind the last number there is none.
+            // No number follows the last one.
             expected = number.saturating_add(1);
         }
         gaps.into_iter().for_each(|gap| self.find(ReceiptFinding::Missing(gap)));

@@ -25,7 +25,7 @@ fn every_checker_accepts_its_own_answer() {
             _ => "7\n",
         };
         assert!(says(checker, answer, answer).starts_with("ok "), "{}", checker.name());
-        // Lines past the answer's are unread like tokens are, and an answer that is missing is none.
+        // Lines past the answer's are unread like tokens are, and a missing answer is no answer.
         let extra = says(checker, &format!("{answer}x"), answer);
         assert!(extra.starts_with("wrong "), "{}: {extra}", checker.name());
         assert!(says(checker, "", answer).starts_with("wrong "), "{}", checker.name());

@@ -90,7 +90,7 @@ fn what_is_given_arrives() {
           (local.set $seed (i32.add (local.get $seed) (i32.const 1)))
           (br_if $next (i32.le_u (local.get $seed) (local.get $len))))
         (f32.div (f32.convert_i32_u (local.get $sum)) (f32.const 1000))"#;
-    // `alloc` gives one address behind the other.
+    // `alloc` gives one address after the other.
     let text = judging_by(body, "(global $free (mut i32) (i32.const 1024))").replace(
         "(param $len i32) (result i32) (i32.const 1024)",
         "(param $len i32) (result i32)

@@ -24,7 +24,7 @@ const WARM_UP: usize = 8;
 
 /// One generation, timed step by step.
 struct Course {
-    /// The prompt, and the first token behind it.
+    /// The prompt, and the first token after it.
     prefill_s: f64,
     /// Each token after the first, of all samples together.
     steps_s: Vec<f64>,

@@ -106,7 +106,7 @@ impl RivalEngine {
         command
     }
 
-    /// Whether it can be started at all: nobody should hear of a missing program behind ten minutes
+    /// Whether it can be started at all: nobody should hear of a missing program after ten minutes
     /// of measurements. Fails when it cannot, with how to get it.
     pub(super) fn probe(self, programs: &EnginePrograms) -> anyhow::Result<()> {
         if !self.is_torch() {

@@ -32,13 +32,13 @@ pub struct RaceTask {
 /// What one process reports. Rates are tokens a second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RaceRates {
-    /// The prompt, up to the logits behind it.
+    /// The prompt, up to the logits after it.
     pub prefill_tok_s: f64,
     /// Decoding one sample, alone on the engine.
     pub single_tok_s: f64,
     /// Decoding the group, all of its samples together.
     pub group_tok_s: f64,
-    /// Log-prob of the first given token behind the prompt: who agrees has computed the same model.
+    /// Log-prob of the first given token after the prompt: who agrees has computed the same model.
     pub logprob: f64,
     /// Versions, flags and settings.
     pub about: Value,

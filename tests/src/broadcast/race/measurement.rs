@@ -13,7 +13,7 @@ use echo_protocol::wire::time::UnixMillis;
 
 /// What a node without a cap could send or receive: more than any machine can.
 const UNLIMITED: BytesPerSec = BytesPerSec(1 << 40);
-/// CPU time is told for this many bytes.
+/// CPU time is reported for this many bytes.
 const GB: f64 = 1e9;
 /// Bytes of a mebibyte, in which memory is reported.
 const MIB: f64 = (1 << 20) as f64;

@@ -1,4 +1,4 @@
-//! How fast a device generates: one response, groups behind a prompt that they share, the prompt
+//! How fast a device generates: one response, groups after a prompt that they share, the prompt
 //! itself; `transformers` on the same prompts.
 
 use super::card::{CardCeilings, ceilings, learner_device};
@@ -32,7 +32,7 @@ pub(super) fn run(options: &StepOptions, outcome: &mut GpuStepOutcome) -> anyhow
     Ok(())
 }
 
-/// Groups behind one prompt on a device.
+/// Groups after one prompt on a device.
 pub(super) struct Groups {
     size: Size,
     prompt: usize,

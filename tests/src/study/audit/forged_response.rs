@@ -7,7 +7,7 @@ use echo_policy::generation::backend::{Backend, Feed, MAX_CALL_TOKENS, Want};
 use echo_policy::sampling;
 
 /// Draws a response to `order` token by token. At `place` the most likely other token is put,
-/// with the log-probability that it has, and the rest is drawn behind it: all that an audit can
+/// with the log-probability that it has, and the rest is drawn after it: all that an audit can
 /// find is the one token.
 pub(super) fn draw_on<B: Backend>(
     policy: &Policy<B>,

@@ -60,7 +60,7 @@ pub(super) fn best_of(policy: Arc<Policy>, tokens: u32, of: u32) -> AuditPlayer<
     })
 }
 
-/// Who puts one token in another's place, somewhere, and keeps what was drawn before and behind.
+/// Who puts one token in another's place, somewhere, and keeps what was drawn before and after.
 pub(super) fn edited(versions: &Versions, policy: Arc<Policy>, tokens: u32) -> AuditPlayer<'_> {
     let honest = under(policy, tokens);
     let vocabulary = versions.vocabulary();
@@ -75,7 +75,7 @@ pub(super) fn edited(versions: &Versions, policy: Arc<Policy>, tokens: u32) -> A
     })
 }
 
-/// Who puts the likeliest other token somewhere, and draws on behind it.
+/// Who puts the likeliest other token somewhere, and draws on after it.
 pub(super) fn steered(policy: Arc<Policy>, tokens: u32) -> AuditPlayer<'static> {
     Box::new(move |orders| {
         orders.iter().map(|order| draw_on(&policy, order, tokens, somewhere(order, tokens))).collect()

@@ -34,7 +34,7 @@ const TRAINED_TOKENS: u32 = 24;
 /// How far norms are off on another machine, and the stream of random numbers that says which way.
 const JITTER: f32 = 1e-6;
 const JITTER_STREAM: u64 = 77;
-/// Orders that are asked of nodes begin here: behind those of training.
+/// Orders that are asked of nodes begin here: after those of training.
 const FIRST_ORDER: u64 = 1 << 20;
 
 /// A policy in training.

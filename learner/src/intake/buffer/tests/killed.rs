@@ -75,7 +75,7 @@ fn nothing_acknowledged_is_lost_or_trained_on_twice_when_the_process_is_killed()
             said.by_ref().inspect(|line| witness.hear(line)).find(|line| line.starts_with("replayed"));
         let replayed: u64 = replayed.unwrap()["replayed ".len()..].parse().unwrap();
         assert!(witness.trained.range(replayed..).next().is_none(), "kill {kill}: a batch vanished");
-        // It is killed at a random instant behind a random line; what it still said before that
+        // It is killed at a random instant after a random line; what it still said before that
         // is heard as well.
         moment = moment.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         said.by_ref().take((moment >> 40) as usize % 24).for_each(|line| witness.hear(&line));

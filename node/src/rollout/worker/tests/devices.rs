@@ -19,7 +19,7 @@ async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
     undisturbed.wait_for(6).await;
     let expected = groups(&undisturbed, 10..16);
     undisturbed.end().await;
-    // In the first prompt, in the midst of several responses, and again on the device behind it.
+    // In the first prompt, in the midst of several responses, and again on the next device.
     for devices in [vec![lost_at(1)], vec![lost_at(40)], vec![lost_at(30), lost_at(20)]] {
         let lost = devices.len();
         let mut bench = bench_on(devices.into_iter().chain([Device::cpu()]).collect(), testing::workload());

@@ -124,7 +124,7 @@ fn pairs(row: &[f32], steps: &mut [[Line; STEP_LINES]]) {
         }
         halves[values.len()..].fill(0);
     }
-    // Whole lines behind a row that ends in the first of a step.
+    // Whole lines after a row that ends in the first of a step.
     if let (1..=32, Some([_, last])) = (row.len() % (4 * LANES), steps.last_mut()) {
         *last = Line::default();
     }
@@ -177,7 +177,7 @@ impl<'a> PackedActivations<'a> {
         self.tokens
     }
 
-    /// Numbers in a row, without the zeros behind them.
+    /// Numbers in a row, without the zeros after them.
     pub(crate) fn inputs(self) -> usize {
         self.inputs
     }

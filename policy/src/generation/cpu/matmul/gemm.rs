@@ -190,7 +190,7 @@ struct Fresh<'a, E: Widen, const R: usize> {
     blocks: Abreast<'a, E::Block, R>,
     /// Blocks of a row that are whole.
     whole: usize,
-    /// What is behind them, of each row.
+    /// What comes after them, of each row.
     rest: Option<&'a [E::Block; R]>,
     widened: &'a mut [Widened<R>],
 }

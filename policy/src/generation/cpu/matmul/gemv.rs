@@ -39,7 +39,7 @@ fn rows<L: Lanes, E: WeightElement>(
         for (block, x) in x[..blocks.len()].iter().enumerate() {
             E::step::<L, 1, 1>(lanes, whole.at(block), [x], &mut sums);
         }
-        // Where there is no step behind the blocks, nothing is behind them.
+        // Where there is no step after the blocks, nothing comes after them.
         if let Some((x, rest)) = x.get(blocks.len()).and_then(|x| Some((x, weight.rests([row])?))) {
             E::step::<L, 1, 1>(lanes, rest.each_ref(), [x], &mut sums);
         }

@@ -32,7 +32,7 @@ pub(super) fn block(row: &[f32], which: usize) -> [f32; BLOCK] {
     block
 }
 
-/// The largest |x|; infinite where one is, and no number where one is none.
+/// The largest |x|: infinite if any x is, and not a number if any x is not a number.
 #[inline(always)]
 pub(super) fn magnitude(block: &[f32; BLOCK]) -> f32 {
     // As integers they are in the order of their size, and what is no number is beyond infinity.

@@ -119,7 +119,7 @@ struct Tile<'a, E: WeightElement, const R: usize, const C: usize> {
     weights: Abreast<'a, E::Block, R>,
     /// Whole blocks of the weights.
     whole: usize,
-    /// What is behind them, of each row. Elsewhere, as a tile is moved, and most have none.
+    /// What comes after them, of each row. Elsewhere, as a tile is moved, and most have none.
     rest: Option<&'a [E::Block; R]>,
     x: &'a Abreast<'a, [Line; STEP_LINES], C>,
     sums: &'a mut [[Line; R]; C],

@@ -9,7 +9,7 @@ fn noise(seed: usize) -> f32 {
     (mixed >> 40) as f32 / 8_388_608.0 - 1.0
 }
 
-/// A weight in bytes, behind `shift` bytes that do not belong to it, and what it is in f32.
+/// A weight in bytes, after `shift` bytes that do not belong to it, and what it is in f32.
 struct Stored {
     bytes: Vec<u8>,
     shift: usize,

@@ -109,7 +109,7 @@ impl<'a, E: WeightElement> Typed<'a, E> {
         E::blocks(self.row(index))
     }
 
-    /// What each of these rows has behind its whole blocks, filled up with zeros, if there is
+    /// What each of these rows has after its whole blocks, filled up with zeros, if there is
     /// anything. Copies it: not for every step.
     #[inline(always)]
     pub(super) fn rests<const R: usize>(self, rows: [usize; R]) -> Option<[E::Block; R]> {
@@ -142,7 +142,7 @@ pub(super) trait WeightElement: Sized + 'static {
 
     /// The whole blocks of a row.
     fn blocks(row: &[u8]) -> &[Self::Block];
-    /// What is behind them, filled up with zeros, if anything is.
+    /// What comes after them, filled up with zeros, if anything is.
     fn rest(row: &[u8]) -> Option<Self::Block>;
     /// Adds the products of a step of R rows with those of C tokens.
     fn step<L: Lanes, const R: usize, const C: usize>(
@@ -161,7 +161,7 @@ pub(super) trait Widen: WeightElement {
     fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2];
 }
 
-/// What a row has behind its whole blocks of N bytes, filled up with zeros.
+/// What a row has after its whole blocks of N bytes, filled up with zeros.
 #[inline(always)]
 pub(super) fn filled<const N: usize>(row: &[u8]) -> Option<[u8; N]> {
     let rest = row.as_chunks::<N>().1;

@@ -94,7 +94,7 @@ pub(super) fn mix(a: u64, b: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What version `version` makes of `token` behind `before`.
+/// What version `version` makes of `token` after `before`.
 pub(super) fn entry(version: u64, token: u32, before: u64) -> u64 {
     mix(mix(version, u64::from(token)), before)
 }

@@ -139,7 +139,7 @@ fn nobody_waits_for_what_is_computed_anew() {
         assert!(now.recomputed - before.recomputed <= 6);
         steps += 1;
     }
-    // 8 of the prompt, and 3 × 10 behind it, by 6 less the 3 that come every step.
+    // 8 of the prompt, and 3 × 10 after it, by 6 less the 3 that come every step.
     assert!((8..16).contains(&steps), "{steps}");
     assert!(older.upgrade().is_none(), "who is not needed is let go");
     assert_eq!(

@@ -67,7 +67,7 @@ impl RowWanted {
         Self { u: pick.u as f32, sharpness: sharpness(pick.params) as f32, wanted, token: 0 }
     }
 
-    /// That a token's interval is told.
+    /// That a token's interval is wanted.
     pub(crate) fn place(claim: &TokenClaim<'_>) -> Self {
         Self { u: 0.0, sharpness: sharpness(claim.params) as f32, wanted: PLACE, token: claim.token }
     }

@@ -47,7 +47,7 @@ fn check_table(table: &Value) -> Result<(), TokenizerError> {
 
 /// Most bytes that a character becomes.
 pub(super) fn longest_entry(precompiled: &Precompiled) -> u64 {
-    // The table is private, and told when it is written.
+    // The table is private: only its serialized form shows it.
     let written = serde_json::to_value(precompiled).ok();
     let bytes = written.and_then(|written| BASE64.decode(written[NAME].as_str()?).ok());
     let entries = bytes.as_deref().and_then(entries).and_then(Result::ok);

@@ -1,4 +1,4 @@
-//! One decoder layer: attention and MLP, each behind an RMS norm and added to the residual stream.
+//! One decoder layer: attention and MLP, each after an RMS norm and added to the residual stream.
 
 use super::attention::{AttentionInputs, AttentionShape, Outputs, Results};
 use super::buffer::fit;

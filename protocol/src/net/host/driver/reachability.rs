@@ -45,7 +45,7 @@ impl HostDriver {
         self.reach_changed();
     }
 
-    /// A hub can be reached where it listens, which is for its keeper to see to; its relay tells
+    /// A hub can be reached where it listens, which is for its operator to see to; its relay tells
     /// those addresses to its guests.
     pub(super) fn on_listening(&mut self, address: Multiaddr) {
         if self.mode == DhtMode::Server && !is_relayed(&address) {

@@ -180,7 +180,7 @@ impl Drop for Unit {
 /// The products of two tiles of rows with those of tokens, step by step.
 ///
 /// # Safety
-/// The unit is ready. The rows begin at `weights` and every `stride` bytes behind; of each, 64
+/// The unit is ready. The rows begin at `weights` and every `stride` bytes after; of each, 64
 /// bytes can be read every `step` bytes, as often as either `x` has tiles, which are equally
 /// many and not none.
 unsafe fn side_by_side(
