@@ -39,18 +39,21 @@ use crate::wire::content_id::ContentId;
 use bytes::Bytes;
 use index::{MAX_RECENT_BYTES, StoreIndex};
 use lru::Bounded;
+use parking_lot::Mutex;
 use positioned_io::is_lost;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A directory of pieces.
 pub struct ChunkStore {
     dir: PathBuf,
     drafts: AtomicU64,
+    /// The directory is changed before what is remembered of it: a thread that panics in between
+    /// leaves less remembered than there is.
     shelf: Mutex<StoreIndex>,
     /// Blocks written lately, so that passing them on needs neither the disk nor another hash.
     recent: Mutex<Recent>,
@@ -156,7 +159,7 @@ impl ChunkStore {
 
     /// Deletes what the disk has damaged, and says so.
     fn damaged(&self, id: &ContentId) -> ChunkStoreError {
-        match self.shelf().delete_damaged(id) {
+        match self.shelf.lock().delete_damaged(id) {
             Ok(()) => ChunkStoreError::Damaged { id: *id },
             Err(error) => error,
         }
@@ -168,7 +171,7 @@ impl ChunkStore {
     /// # Errors
     /// [`ChunkStoreError::Io`] when the file exists and cannot be deleted.
     pub fn delete(&self, id: &ContentId) -> Result<(), ChunkStoreError> {
-        self.shelf().delete(id).map(drop)
+        self.shelf.lock().delete(id).map(drop)
     }
 
     /// Keeps `bytes` under their name, which they must match. Readers see the whole piece or none.
@@ -223,21 +226,15 @@ impl ChunkStore {
         if !fs::read(&path).is_ok_and(|held| held == bytes) {
             let draft = self.drafts_dir().join(self.drafts.fetch_add(1, Ordering::Relaxed).to_string());
             let placed = fs::write(&draft, bytes).map_err(io_error(&draft));
-            let placed = placed.and_then(|()| self.shelf().adopt(&draft, &id));
+            let placed = placed.and_then(|()| self.shelf.lock().adopt(&draft, &id));
             if placed.is_err() {
                 // What has no name must not fill a disk that is full already.
                 let _ = fs::remove_file(&draft);
             }
             placed?;
         }
-        self.shelf().remember_tree(Arc::new(tree));
+        self.shelf.lock().remember_tree(Arc::new(tree));
         Ok(())
-    }
-
-    fn shelf(&self) -> MutexGuard<'_, StoreIndex> {
-        // The directory is changed before what is remembered of it; a thread that panics in between
-        // leaves less remembered than there is.
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a whole piece lies: one directory for each first byte, so that none grows huge.

@@ -2,9 +2,9 @@
 //! run, each refused group.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Lines by their kind. Of each kind, one is due in so much time; the others are counted.
@@ -30,8 +30,7 @@ impl Paced {
 
     /// Counts a line. When it is due, returns for how many it stands, itself included.
     pub fn due(&self, kind: &'static str) -> Option<u64> {
-        // Counts are sound whatever happened to the thread that held them.
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.kinds.lock();
         let now = Instant::now();
         let Some(kind) = kinds.get_mut(kind) else {
             kinds.insert(kind, Kind { logged: now, silent: 0 });

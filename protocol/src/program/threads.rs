@@ -5,11 +5,11 @@
 
 use super::leave;
 use super::output::note;
+use parking_lot::RwLock;
 use std::fs;
 use std::io;
 use std::panic;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
 use std::thread;
 
 /// The stack of a thread that does nothing, in bytes.
@@ -55,7 +55,7 @@ fn sentence() -> String {
 #[must_use]
 pub fn startable(needed: usize) -> usize {
     let gate = RwLock::new(());
-    let held = gate.write().unwrap_or_else(PoisonError::into_inner);
+    let held = gate.write();
     thread::scope(|scope| {
         let start = |_| {
             let thread = thread::Builder::new().stack_size(IDLE_STACK_BYTES);

@@ -2,7 +2,7 @@
 //! block is read into it, which takes as long as copying the block once more.
 
 use bytes::Bytes;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 
 /// Shorter frames are not worth it.
 const LEAST: usize = 16 << 10;
@@ -22,7 +22,7 @@ pub(crate) struct PooledBuffer {
 impl PooledBuffer {
     /// One of this length.
     pub(crate) fn of(len: usize) -> Self {
-        let mut bytes = if len >= LEAST { free().pop().unwrap_or_default() } else { Vec::new() };
+        let mut bytes = if len >= LEAST { FREE.lock().pop().unwrap_or_default() } else { Vec::new() };
         if bytes.len() < len {
             bytes.reserve_exact(len - bytes.len());
             bytes.resize(len, 0);
@@ -50,17 +50,12 @@ impl AsRef<[u8]> for PooledBuffer {
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if self.bytes.len() >= LEAST {
-            let mut free = free();
+            let mut free = FREE.lock();
             if free.len() < MOST_FREE {
                 free.push(std::mem::take(&mut self.bytes));
             }
         }
     }
-}
-
-fn free() -> MutexGuard<'static, Vec<Vec<u8>>> {
-    // Nothing that holds the lock can panic half way.
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -84,7 +79,7 @@ mod tests {
             );
         }
         drop(shared);
-        assert!(free().len() <= MOST_FREE);
+        assert!(FREE.lock().len() <= MOST_FREE);
     }
 
     #[test]

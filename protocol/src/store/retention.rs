@@ -24,7 +24,7 @@ impl ChunkStore {
     /// From now on nothing that `manifest` names is deleted, until it has been discarded as often
     /// as it was kept.
     pub fn keep(&self, manifest: &Arc<Manifest>) {
-        self.shelf().kept.push(manifest.clone());
+        self.shelf.lock().kept.push(manifest.clone());
     }
 
     /// Takes back one [`ChunkStore::keep`] and deletes what no other kept manifest names. Returns
@@ -33,7 +33,7 @@ impl ChunkStore {
     /// # Errors
     /// [`ChunkStoreError::Io`]; what could not be deleted stays until the next [`ChunkStore::sweep`].
     pub fn discard(&self, manifest: &Manifest) -> Result<usize, ChunkStoreError> {
-        let mut shelf = self.shelf();
+        let mut shelf = self.shelf.lock();
         let Some(at) = shelf.kept.iter().position(|kept| **kept == *manifest) else { return Ok(0) };
         shelf.kept.remove(at);
         drop(shelf);
@@ -59,14 +59,14 @@ impl ChunkStore {
 
     /// Begins to write a snapshot that no manifest describes yet.
     pub fn draft(&self) -> SnapshotDraft<'_> {
-        self.shelf().drafts += 1;
+        self.shelf.lock().drafts += 1;
         SnapshotDraft(self)
     }
 
     fn delete_unkept(&self, candidates: Vec<ContentId>) -> Result<usize, ChunkStoreError> {
         let mut deleted = 0;
         for batch in candidates.chunks(BATCH) {
-            let mut shelf = self.shelf();
+            let mut shelf = self.shelf.lock();
             if shelf.drafts > 0 {
                 shelf.postponed.extend(batch);
                 continue;
@@ -92,7 +92,7 @@ impl SnapshotDraft<'_> {
 
 impl Drop for SnapshotDraft<'_> {
     fn drop(&mut self) {
-        let mut shelf = self.0.shelf();
+        let mut shelf = self.0.shelf.lock();
         shelf.drafts -= 1;
         if shelf.drafts > 0 {
             return;

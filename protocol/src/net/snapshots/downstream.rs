@@ -15,7 +15,8 @@ use bytes::Bytes;
 use futures::future::{Either, ready};
 use futures::io::BufReader;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -71,12 +72,12 @@ struct Trees {
 
 impl Trees {
     fn want(&self, piece: PieceIndex) {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).insert(piece);
+        self.wanted.lock().insert(piece);
     }
 
     /// Whether the piece's tree is to be sent now.
     fn take(&self, piece: PieceIndex) -> bool {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).remove(piece)
+        self.wanted.lock().remove(piece)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Piece, PieceIndex};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Blocks that may wait for one consumer. The machine keeps far below.
@@ -39,7 +39,7 @@ pub(super) struct Mailbox {
 impl Mailbox {
     /// Adds news to those that wait.
     pub(super) fn tell(&self, news: Vec<(PieceIndex, BlockMask)>) {
-        let mut mail = self.lock();
+        let mut mail = self.mail.lock();
         for (piece, blocks) in news {
             let waiting = mail.news.entry(piece).or_default();
             *waiting = waiting.union(blocks);
@@ -49,7 +49,7 @@ impl Mailbox {
 
     /// Adds a block to send; false when too many wait.
     pub(super) fn order(&self, order: BlockToSend) -> bool {
-        let mut mail = self.lock();
+        let mut mail = self.mail.lock();
         let room = mail.orders.len() < MAX_WAITING;
         if room {
             mail.orders.push_back(order);
@@ -60,7 +60,7 @@ impl Mailbox {
 
     /// Says that nothing more comes, after what waits.
     pub(super) fn refuse(&self) {
-        self.lock().refused = true;
+        self.mail.lock().refused = true;
         self.wake.notify_one();
     }
 
@@ -76,17 +76,12 @@ impl Mailbox {
 
     /// As [`Mailbox::take`], if there is anything now.
     pub(super) fn try_take(&self, blocks: usize) -> Option<Mail> {
-        let mut mail = self.lock();
+        let mut mail = self.mail.lock();
         if mail.news.is_empty() && mail.orders.is_empty() && !mail.refused {
             return None;
         }
         let taken = blocks.min(mail.orders.len());
         let orders = mail.orders.drain(..taken).collect();
         Some(Mail { news: std::mem::take(&mut mail.news), orders, refused: mail.refused })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Mail> {
-        // Nothing that holds the lock can panic half way.
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,7 +17,8 @@ use futures::future::OptionFuture;
 use futures::io::BufReader;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use libp2p::PeerId;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Blocks that have arrived and wait to be verified. With [`BATCH`] being verified and one
@@ -142,7 +143,7 @@ impl NeighbourStream {
         // nothing to ask for, and while writing.
         let mut place = None;
         loop {
-            if self.requests().any_waiting() {
+            if self.requests.lock().any_waiting() {
                 place.get_or_insert_with(|| Box::pin(pacing.turn_to_ask()));
             } else {
                 place = None;
@@ -154,7 +155,7 @@ impl NeighbourStream {
                 },
                 Some(mut allowance) = OptionFuture::from(place.as_mut()) => {
                     place = None;
-                    self.requests().ask(&mut allowance, |piece| self.store.needs_tree(piece))
+                    self.requests.lock().ask(&mut allowance, |piece| self.store.needs_tree(piece))
                 }
             };
             if asks.is_empty() {
@@ -182,13 +183,13 @@ impl NeighbourStream {
         match wish {
             UpstreamCommand::Request { piece: index, blocks } => {
                 if let Some(piece) = self.manifest.piece(index) {
-                    self.requests().add(index, piece, blocks);
+                    self.requests.lock().add(index, piece, blocks);
                 }
                 None
             }
             UpstreamCommand::Cancel { piece: index, blocks } => {
                 let piece = self.manifest.piece(index)?;
-                self.requests().cancel(index, &piece, blocks)
+                self.requests.lock().cancel(index, &piece, blocks)
             }
         }
     }
@@ -227,7 +228,7 @@ impl NeighbourStream {
             };
             self.reporter.traffic.received(payload.len());
             let asked_for = self.manifest.piece(index).map(|piece| {
-                let arrived = self.requests().arrived(index, &piece, block, leaves > 0);
+                let arrived = self.requests.lock().arrived(index, &piece, block, leaves > 0);
                 (piece, arrived)
             });
             // The number of leaves is only what the neighbour says.
@@ -259,10 +260,5 @@ impl NeighbourStream {
             }
         }
         Ok(())
-    }
-
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        // Nothing that holds the lock can panic half way.
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,10 +18,11 @@ mod stream;
 mod token_bucket;
 mod wire_overhead;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub(in crate::net) use muxer::PacedMuxer;
@@ -153,7 +154,7 @@ impl Shared {
         let acks = wire_bytes / ACK_SHARE;
         other.passed.fetch_add(acks, Ordering::Relaxed);
         if other.cap().is_some() {
-            other.bucket().count(self.now(), acks);
+            other.bucket.lock().count(self.now(), acks);
         }
         acks
     }
@@ -171,13 +172,8 @@ impl Lane {
 
     fn set_cap(&self, cap: Option<u64>) {
         let cap = cap.map_or(0, |cap| cap.max(1));
-        *self.bucket() = Bucket::new(cap);
+        *self.bucket.lock() = Bucket::new(cap);
         self.cap.store(cap, Ordering::Relaxed);
-    }
-
-    fn bucket(&self) -> MutexGuard<'_, Bucket> {
-        // A bucket is two numbers: it is whole whatever its last user did.
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

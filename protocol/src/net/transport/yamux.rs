@@ -10,12 +10,13 @@ use futures::{AsyncRead, AsyncWrite};
 use libp2p::core::UpgradeInfo;
 use libp2p::core::muxing::{StreamMuxer, StreamMuxerEvent};
 use libp2p::core::upgrade::{InboundConnectionUpgrade, OutboundConnectionUpgrade};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::future::{Ready, poll_fn, ready};
 use std::io;
 use std::iter;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 use yamux::{Config, Connection, ConnectionError, Mode, Stream};
@@ -74,7 +75,8 @@ pub(in crate::net) struct YamuxMuxer<C> {
     task: AbortHandle,
 }
 
-/// What libp2p and the task share.
+/// What libp2p and the task share. If the task panicked, the connection is of no use, which it will
+/// say itself.
 struct Line<C> {
     connection: Connection<C>,
     untaken: VecDeque<Stream>,
@@ -92,7 +94,7 @@ impl<C: AsyncRead + AsyncWrite + Send + Unpin + 'static> YamuxMuxer<C> {
         let line = Line { connection, untaken: VecDeque::new(), end: None, libp2p: None, mover: None };
         let line = Arc::new(Mutex::new(line));
         let moved = line.clone();
-        let task = tokio::spawn(poll_fn(move |cx| lock(&moved).poll_move(cx))).abort_handle();
+        let task = tokio::spawn(poll_fn(move |cx| moved.lock().poll_move(cx))).abort_handle();
         Self { line, task }
     }
 }
@@ -140,7 +142,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for YamuxMuxer<C> {
     type Error = io::Error;
 
     fn poll_inbound(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
-        let mut line = lock(&self.line);
+        let mut line = self.line.lock();
         match line.untaken.pop_front() {
             Some(stream) => Poll::Ready(Ok(stream)),
             None => line.poll_end(cx).map(Err),
@@ -148,7 +150,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for YamuxMuxer<C> {
     }
 
     fn poll_outbound(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
-        let mut line = lock(&self.line);
+        let mut line = self.line.lock();
         let opened = line.connection.poll_new_outbound(cx);
         // yamux hears of what is written to a stream only after it has been moved once more.
         if let (Poll::Ready(Ok(_)), Some(mover)) = (&opened, line.mover.take()) {
@@ -159,18 +161,13 @@ impl<C: AsyncRead + AsyncWrite + Unpin> StreamMuxer for YamuxMuxer<C> {
 
     fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.task.abort();
-        lock(&self.line).connection.poll_close(cx).map_err(to_io)
+        self.line.lock().connection.poll_close(cx).map_err(to_io)
     }
 
     /// Nothing is moved here, so all there is to say is the end.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<StreamMuxerEvent>> {
-        lock(&self.line).poll_end(cx).map(Err)
+        self.line.lock().poll_end(cx).map(Err)
     }
-}
-
-fn lock<C>(line: &Mutex<Line<C>>) -> MutexGuard<'_, Line<C>> {
-    // If the task panicked, the connection is of no use, which it will say itself.
-    line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn to_io(error: ConnectionError) -> io::Error {

@@ -169,7 +169,7 @@ fn damage_that_has_been_mended_in_the_meantime_deletes_nothing() {
     write_all_at(&file, b"rot", 0).unwrap();
     store.write(&sample.piece.id, &sample.bytes).unwrap();
     // Whoever has read the file before comes now.
-    store.shelf().delete_damaged(&sample.piece.id).unwrap();
+    store.shelf.lock().delete_damaged(&sample.piece.id).unwrap();
     assert_eq!(store.read(&sample.piece.id).unwrap(), sample.bytes);
 }
 
@@ -377,7 +377,7 @@ fn a_tree_is_made_once_for_all_who_ask_at_the_same_time() {
         asking.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(trees.iter().all(|tree| Arc::ptr_eq(tree, &trees[0])));
-    assert!(store.rebuilding().is_empty());
+    assert!(store.rebuilding.lock().is_empty());
 }
 
 #[test]

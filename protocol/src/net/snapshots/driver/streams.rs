@@ -16,8 +16,9 @@ use crate::snapshot::manifest::{Manifest, Piece, PieceIndex};
 use crate::store::ChunkStore;
 use crate::wire::content_id::ContentId;
 use crate::wire::identity::PublicKey;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 

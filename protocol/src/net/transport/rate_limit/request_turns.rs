@@ -8,7 +8,7 @@
 use super::receive_budget::{ReceiveBudget, block_on_the_wire};
 use super::wire_overhead::Framing;
 use super::{Pacing, Shared};
-use std::sync::{Mutex, MutexGuard as Held, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep_until};
@@ -35,12 +35,12 @@ impl Asking {
 
     /// Goes over to another cap. What was taken at the old one is forgotten: a block may have taken hours.
     pub(super) fn restart(&self, cap: Option<u64>) {
-        *self.room() = ReceiveBudget::new(cap.unwrap_or(0));
+        *self.room.lock() = ReceiveBudget::new(cap.unwrap_or(0));
     }
 
     /// Takes room for bytes on the wire that come unasked.
     pub(super) fn count(&self, now: Duration, wire_bytes: u64) {
-        self.room().came_unasked(now, wire_bytes);
+        self.room.lock().came_unasked(now, wire_bytes);
     }
 
     pub(super) async fn turn<'a>(&'a self, shared: &'a Shared) -> RequestPermit<'a> {
@@ -52,7 +52,7 @@ impl Asking {
         loop {
             let Some(cap) = shared.download.cap() else { return free };
             let now = shared.now();
-            let due = self.room().begins(now, block_on_the_wire());
+            let due = self.room.lock().begins(now, block_on_the_wire());
             if due <= now {
                 let left = u128::from(cap) * AT_ONCE.as_millis() / 1000;
                 let left = u64::try_from(left).unwrap_or(u64::MAX);
@@ -61,11 +61,6 @@ impl Asking {
             }
             sleep_until((shared.start + due).min(Instant::now() + CAP_KNOWN_WITHIN)).await;
         }
-    }
-
-    fn room(&self) -> Held<'_, ReceiveBudget> {
-        // Its numbers are whole whatever their last user did.
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,7 +87,7 @@ impl RequestPermit<'_> {
     pub(in crate::net) fn draw(&mut self, due: &mut OutstandingBytes, bytes: u64) -> bool {
         let Some(place) = &mut self.place else { return true };
         let bytes = wire_bytes(bytes);
-        let mut room = self.shared.asking.room();
+        let mut room = self.shared.asking.room.lock();
         if !place.first && (bytes > self.left || !room.fits(place.begun, bytes)) {
             return false;
         }
@@ -123,7 +118,7 @@ impl OutstandingBytes {
         self.bytes -= bytes;
         if bytes > 0 {
             let shared = &self.pacing.shared;
-            shared.asking.room().came(shared.now(), bytes);
+            shared.asking.room.lock().came(shared.now(), bytes);
         }
     }
 }
@@ -131,7 +126,7 @@ impl OutstandingBytes {
 impl Drop for OutstandingBytes {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.pacing.shared.asking.room().given_up(self.bytes);
+            self.pacing.shared.asking.room.lock().given_up(self.bytes);
         }
     }
 }

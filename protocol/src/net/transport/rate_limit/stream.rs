@@ -67,7 +67,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
         // A grant that the connection could not take in time is gone, or many of them could
         // pass at once later.
         if turn.granted == 0 || turn.from + BURST < shared.now() {
-            let mut bucket = lane.bucket();
+            let mut bucket = lane.bucket.lock();
             turn.granted = buf.len().min(bucket.largest_draw());
             turn.from = bucket.draw(shared.now(), framing.sent(turn.granted));
         }
@@ -98,10 +98,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
             return Poll::Ready(Ok(read));
         }
         ready!(turn.poll_begin(shared, cx));
-        let most = buf.len().min(lane.bucket().largest_draw());
+        let most = buf.len().min(lane.bucket.lock().largest_draw());
         let read = ready!(Pin::new(inner).poll_read(cx, &mut buf[..most]))?;
         let wire = framing.received(read);
-        turn.from = lane.bucket().draw(shared.now(), wire);
+        turn.from = lane.bucket.lock().draw(shared.now(), wire);
         shared.count_received(wire);
         Poll::Ready(Ok(read))
     }
