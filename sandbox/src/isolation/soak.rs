@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::{
     Collect, Collected, End, Job, Mount, MountSource, Placed, Requirements, RunLimits, RunOutcome, Sandbox,
@@ -135,7 +136,7 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                         limits: RunLimits { wall, ..limits },
                     };
                     let outcome = sandbox.run(&job);
-                    let mut soak = soak.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut soak = soak.lock();
                     let surprise = match outcome {
                         Ok(outcome) => {
                             soak.runs += 1;
@@ -153,7 +154,7 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
         }
     });
     drop(sandbox);
-    let mut soak = soak.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut soak = soak.into_inner();
     soak.left = Traces::now().0.difference(&before.0).cloned().collect();
     Ok(soak)
 }

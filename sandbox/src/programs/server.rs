@@ -21,11 +21,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::geteuid;
 
 use super::service::{ClientId, Service};
@@ -156,7 +157,7 @@ impl Drop for Server {
         // Wakes up the one who waits for connections, whatever has become of the socket's name.
         // SAFETY: a call without memory, on a descriptor that is open.
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
-        for (_, stream) in self.shared.open().values() {
+        for (_, stream) in self.shared.open.lock().values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
         let _ = self.accepting.take().map(JoinHandle::join);
@@ -165,10 +166,6 @@ impl Drop for Server {
 }
 
 impl Shared {
-    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, (Peer, UnixStream)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn accept(self: &Arc<Self>, listener: &UnixListener) {
         for (number, stream) in (0..).zip(listener.incoming()) {
             if self.stopping.load(Ordering::Acquire) {
@@ -189,11 +186,11 @@ impl Shared {
                 let shared = Arc::clone(self);
                 let serve = move || {
                     connection::serve(&shared.service, client, &mut stream);
-                    shared.open().remove(&number);
+                    shared.open.lock().remove(&number);
                 };
                 // Without a thread, all that is left of the connection is its entry.
                 if thread::Builder::new().spawn(serve).is_err() {
-                    self.open().remove(&number);
+                    self.open.lock().remove(&number);
                 }
             }
             // A client that is gone already need not be told.
@@ -209,7 +206,7 @@ impl Shared {
         }
         let closing = stream.try_clone().map_err(|error| format!("the server cannot take more: {error}"))?;
         let owner = geteuid().as_raw();
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let others: Vec<Peer> = open.values().map(|(other, _)| *other).collect();
         peer.room(&others, owner)?;
         open.insert(number, (peer, closing));

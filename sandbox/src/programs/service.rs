@@ -9,10 +9,11 @@ mod queue;
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use super::functions::{Exams, FunctionTask};
@@ -137,7 +138,7 @@ impl Service {
             JudgeRequest::Functions { source, task } => Stage::Functions { source, task },
         };
         let (listener, events) = mpsc::channel();
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         // Once it is closed, the listener is dropped here, and the reports say so.
         if !state.closed {
             state.queue.admit(client, Work { stage, listener })?;
@@ -158,14 +159,14 @@ impl Service {
 
     /// How much there is to do.
     pub fn load(&self) -> ServiceLoad {
-        let state = self.shared.state();
+        let state = self.shared.state.lock();
         ServiceLoad { admitted: state.queue.admitted(), finished: state.finished }
     }
 
     /// Ends all requests that wait, and takes no more: their reports end with
     /// [`ProgramVerdict::Internal`]. Runs that go on are not waited for.
     pub fn close(&self) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         state.closed = true;
         // Listeners are told by being dropped.
         while state.queue.next().is_some() {}
@@ -191,14 +192,10 @@ impl fmt::Debug for Service {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn work(&self) {
         while let Some((client, mut work)) = self.next() {
             let more = work.step(self);
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if more && !state.closed {
                 state.queue.put_back(client, work);
                 self.changed.notify_one();
@@ -211,7 +208,7 @@ impl Shared {
 
     /// Whose turn it is; `None` when the service closes.
     fn next(&self) -> Option<(ClientId, Work)> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
@@ -219,7 +216,7 @@ impl Shared {
             if let Some(next) = state.queue.next() {
                 return Some(next);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 }

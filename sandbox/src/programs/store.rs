@@ -8,10 +8,10 @@
 use std::fs::{self, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use echo_protocol::wire::content_id::ContentId;
 use hashlink::LinkedHashMap;
+use parking_lot::Mutex;
 
 use crate::task::files::TaskFiles;
 
@@ -147,7 +147,7 @@ impl TestStore {
         }
         found.sort_unstable();
         {
-            let mut index = store.index();
+            let mut index = store.index.lock();
             for (_, id, length) in found {
                 store.note(&mut index, id, length);
             }
@@ -172,7 +172,7 @@ impl TestStore {
         let failed = |source| self.failed(source);
         let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.dir).map_err(failed)?;
         draft.write_all(bytes).map_err(failed)?;
-        let mut index = self.index();
+        let mut index = self.index.lock();
         draft.persist(self.path(id)).map_err(|error| failed(error.error))?;
         self.note(&mut index, id, length);
         Ok(id)
@@ -180,7 +180,7 @@ impl TestStore {
 
     /// Whether `id` is here. It counts as used.
     pub fn contains(&self, id: ContentId) -> bool {
-        self.index().lengths.to_back(&id).is_some()
+        self.index.lock().lengths.to_back(&id).is_some()
     }
 
     /// Those of `ids` that would have to be put here.
@@ -217,7 +217,7 @@ impl TestStore {
 
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.index().total
+        self.index.lock().total
     }
 
     fn note(&self, index: &mut Index, id: ContentId, length: u64) {
@@ -234,7 +234,7 @@ impl TestStore {
     }
 
     fn forget(&self, id: ContentId) {
-        let mut index = self.index();
+        let mut index = self.index.lock();
         if let Some(length) = index.lengths.remove(&id) {
             index.total -= length;
             let _ = fs::remove_file(self.path(id));
@@ -247,10 +247,6 @@ impl TestStore {
 
     fn failed(&self, source: io::Error) -> TestStoreError {
         TestStoreError::Disk { path: self.dir.clone(), source }
-    }
-
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

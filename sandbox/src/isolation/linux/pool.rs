@@ -1,7 +1,7 @@
 //! Things of which one is used at a time each, made when all are in use.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Idle items and a count of all, of which at most `most` exist.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl<T> Pool<T> {
         usable: impl Fn(&mut T) -> bool,
     ) -> Result<Taken<'_, T>, E> {
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             while state.idle.is_empty() && state.count >= self.most {
-                state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.returned.wait(&mut state);
             }
             let item = state.idle.pop_front();
             state.count += usize::from(item.is_none());
@@ -62,18 +62,13 @@ impl<T> Pool<T> {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // The state is whole between any two of its operations.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<T> Taken<'_, T> {
     /// Lets others use it.
     pub(super) fn give_back(mut self) {
         if let Some(item) = self.item.take() {
-            self.pool.lock().idle.push_back(item);
+            self.pool.state.lock().idle.push_back(item);
             self.pool.returned.notify_one();
         }
         std::mem::forget(self);
@@ -83,7 +78,7 @@ impl<T> Taken<'_, T> {
 impl<T> Drop for Taken<'_, T> {
     fn drop(&mut self) {
         drop(self.item.take());
-        self.pool.lock().count -= 1;
+        self.pool.state.lock().count -= 1;
         self.pool.returned.notify_one();
     }
 }

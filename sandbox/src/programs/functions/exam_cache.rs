@@ -1,11 +1,12 @@
 //! Tasks of functions that are kept ready.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use echo_protocol::wire::codec;
 use echo_protocol::wire::content_id::ContentId;
 use hashlink::LruCache;
+use parking_lot::Mutex;
 
 use super::exam::{Exam, ExamError};
 use super::task::{FunctionTask, MAX_TASK_BYTES};
@@ -38,13 +39,12 @@ impl Exams {
             return Exam::prepare(&self.judge, task.clone()).map(Arc::new);
         };
         let id = ContentId::of(&bytes);
-        let ready = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(exam) = ready().get(&id) {
+        if let Some(exam) = self.ready.lock().get(&id) {
             return Ok(Arc::clone(exam));
         }
         // Not under the lock: others are judged meanwhile. Who asks for the same prepares it a second time.
         let exam = Arc::new(Exam::prepare(&self.judge, task.clone())?);
-        ready().insert(id, Arc::clone(&exam));
+        self.ready.lock().insert(id, Arc::clone(&exam));
         Ok(exam)
     }
 }

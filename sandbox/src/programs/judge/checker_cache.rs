@@ -1,10 +1,11 @@
 //! Checkers of authors that are kept built.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use echo_protocol::wire::content_id::ContentId;
 use hashlink::LruCache;
+use parking_lot::Mutex;
 
 use super::super::program::{Program, Submission};
 use super::super::verdict::TestReport;
@@ -36,13 +37,12 @@ impl Built {
     ) -> Result<Arc<Program>, TestReport> {
         // No language has a line end in its name.
         let id = ContentId::of([source.language.name(), "\n", source.source.as_str()].concat().as_bytes());
-        let programs = || self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = programs().get(&id) {
+        if let Some(program) = self.programs.lock().get(&id) {
             return Ok(Arc::clone(program));
         }
         // Not under the lock: others are judged meanwhile. Who asks for the same builds it a second time.
         let program = Arc::new(build()?);
-        programs().insert(id, Arc::clone(&program));
+        self.programs.lock().insert(id, Arc::clone(&program));
         Ok(program)
     }
 }
