@@ -1,6 +1,8 @@
 //! Who audits: one sequence of samples at a time, in the precision that they declare.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::policy_cache::Copies;
 use super::samples::examine_in_turn;
@@ -50,7 +52,7 @@ impl Auditor {
             return Err(CannotAudit::Processor { precision: *precision }.into());
         }
         let samples: Vec<ClaimedSample> = samples.into_iter().collect();
-        let mut copies = self.turn();
+        let mut copies = self.copies.lock();
         copies.sweep();
         if copies.have_room_for(versions, *precision) || samples.iter().any(ClaimedSample::has_kept_caches) {
             let policies = copies.policies(versions, *precision)?;
@@ -60,10 +62,6 @@ impl Auditor {
         versions.sort_by_key(|version| version.version());
         let lend = versions.chunks(1).map(|version| copies.policies(version, *precision));
         examine_in_turn(lend, prompt, seed, params, &samples, tolerance)
-    }
-
-    fn turn(&self) -> MutexGuard<'_, Copies> {
-        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

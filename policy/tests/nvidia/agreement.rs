@@ -129,7 +129,7 @@ fn does_not_depend_on_feeding(program: &Arc<Program>, precision: Precision) {
             }
         }
     }
-    let launched = emulator.launched.lock().unwrap();
+    let launched = emulator.launched.lock();
     let expected: &[&str] = match precision {
         Precision::Bf16 => &["mma_few_1", "mma_few_2", "mma_few_4", "mma_many"],
         _ => &["linear_bf16_1x1", "linear_f32_2x2", "linear_f16_2x4", "linear_bf16_4x8", "linear_bf16_8x8"],
@@ -165,9 +165,8 @@ fn attention_does_not_depend_on_splits(program: &Arc<Program>) {
                 .collect::<Vec<_>>()
         });
         assert!(rows[0] == rows[1] && rows[0].iter().all(|logit| logit.is_finite()), "{precision}");
-        let merged = |emulator: &Emulator| {
-            emulator.launched.lock().unwrap().iter().any(|kernel| kernel.starts_with("merge"))
-        };
+        let merged =
+            |emulator: &Emulator| emulator.launched.lock().iter().any(|kernel| kernel.starts_with("merge"));
         assert!(!merged(&few) && merged(&many));
     }
 }

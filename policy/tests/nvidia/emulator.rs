@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use echo_policy::generation::cuda::{
     Address, CudaDevice, CudaDriver, DeviceMemory, DriverError, Launch, kernels,
 };
 use libloading::Library;
+use parking_lot::Mutex;
 
 /// What the machine lacks, and how to get it.
 pub(crate) struct Missing(pub(crate) &'static str);
@@ -125,7 +126,7 @@ impl Emulator {
 
     /// Fails unless so many bytes behind an address are of one allocation.
     fn check(&self, address: Address, bytes: usize) {
-        let memory = self.memory.lock().unwrap();
+        let memory = self.memory.lock();
         let (start, (size, _)) = memory.range(..=address).next_back().expect("memory of the device");
         assert!(address - start + bytes as u64 <= *size as u64, "within an allocation");
     }
@@ -153,12 +154,12 @@ impl CudaDriver for Emulator {
         // What nobody wrote is not a number.
         let blocks = vec![Block([0xff; 256]); bytes.div_ceil(256) + 1].into_boxed_slice();
         let address = blocks.as_ptr() as Address;
-        self.memory.lock().unwrap().insert(address, (bytes, blocks));
+        self.memory.lock().insert(address, (bytes, blocks));
         Ok(address)
     }
 
     unsafe fn free(&self, address: Address) {
-        let (bytes, blocks) = self.memory.lock().unwrap().remove(&address).expect("an allocation");
+        let (bytes, blocks) = self.memory.lock().remove(&address).expect("an allocation");
         let guard = blocks.iter().flat_map(|block| block.0).skip(bytes);
         assert!(guard.into_iter().all(|byte| byte == 0xff), "somebody wrote beyond the end");
         self.taken.fetch_sub(bytes, Ordering::SeqCst);
@@ -191,7 +192,7 @@ impl CudaDriver for Emulator {
 
     unsafe fn launch(&self, kernel: &str, launch: Launch, arguments: &[u8]) -> Result<(), DriverError> {
         self.call()?;
-        self.launched.lock().unwrap().insert(kernel.to_owned());
+        self.launched.lock().insert(kernel.to_owned());
         let library = &self.program.library;
         // SAFETY: what `emulator.h` makes of each kernel.
         let size = unsafe { library.get::<*const u32>(format!("{kernel}_arguments")) }.expect("a kernel");

@@ -75,7 +75,7 @@ fn examine(
 
 /// What is held, that which was not used for longest first; it keeps the limit.
 fn held(auditor: &Auditor) -> Vec<(u64, Precision)> {
-    let copies = auditor.turn();
+    let copies = auditor.copies.lock();
     copies.check();
     copies.held().collect()
 }

@@ -1,6 +1,6 @@
 //! What this process computes passes with.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use super::forward_pass::{PassWorkspace, Tools};
 use super::simd::Processor;
@@ -41,7 +41,7 @@ impl ComputePool {
             return enter(&mut Self::new(1, processor));
         }
         let _turn = TURNS.take();
-        let mut room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = ROOM.lock();
         let fits = |room: &mut Self| room.threads == threads && room.instructions == processor.name();
         if !room.as_mut().is_some_and(fits) {
             *room = None;
@@ -67,7 +67,7 @@ impl Runner<'_> {
     pub(super) fn run(self, phases: usize, job: impl Fn(&TeamMember<'_>, &mut Tools) + Sync) {
         let tools = self.tools;
         self.crew.run(phases, &|worker| {
-            let mut tools = tools[worker.index()].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tools = tools[worker.index()].lock();
             job(worker, &mut tools);
         });
     }

@@ -13,9 +13,11 @@ use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
 
 use crate::sync::spin_event::SpinEvent;
 
@@ -116,7 +118,7 @@ impl ThreadTeam {
         let common = &*self.common;
         // Whatever happens here, nobody comes any more and nobody is inside when this call ends.
         let end = Defer(|| {
-            common.desk().order = None;
+            common.desk.lock().order = None;
             common.progress.wait_until(|| common.inside.load(Ordering::SeqCst) == 0);
         });
         // SAFETY: only the lifetime changes. This call outlasts the threads that are inside, and
@@ -130,7 +132,7 @@ impl ThreadTeam {
         common.work(0, order);
         drop(end);
         if common.broken.swap(false, Ordering::SeqCst) {
-            let panic = common.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let panic = common.panic.lock().take();
             resume_unwind(panic.unwrap_or_else(|| Box::new("a thread of the crew panicked")));
         }
     }
@@ -148,13 +150,9 @@ fn start(index: usize, common: Arc<Common>) -> Option<JoinHandle<()>> {
 }
 
 impl Common {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes the job, and wakes the threads.
     fn order(&self, change: impl FnOnce(&mut Desk)) {
-        let mut desk = self.desk();
+        let mut desk = self.desk.lock();
         change(&mut desk);
         desk.number += 1;
         self.number.store(desk.number, Ordering::SeqCst);
@@ -166,7 +164,7 @@ impl Common {
         let mut seen = 0;
         loop {
             self.ordered.wait_until(|| self.number.load(Ordering::SeqCst) != seen);
-            let desk = self.desk();
+            let desk = self.desk.lock();
             seen = desk.number;
             if desk.closed {
                 return;
@@ -188,7 +186,7 @@ impl Common {
         let (job, phases) = unsafe { (order.job.as_ref(), order.phases.as_ref()) };
         let worker = TeamMember { index, threads: order.threads, common: self, phases, next: Cell::new(0) };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(&worker))) {
-            let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut first = self.panic.lock();
             if self.broken.swap(true, Ordering::SeqCst) {
                 // What dropping it does is not ours to know, and nothing may unwind from here.
                 mem::forget(panic);

@@ -1,8 +1,10 @@
 //! A GPU that was opened once: its memory, and whose turn it is.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::driver::{Address, CudaDriver, DeviceMemory, DriverError, Launch};
 use super::kernels::Arguments;
@@ -83,7 +85,7 @@ impl CudaDevice {
 
     /// Bytes that pages of this size may still take.
     pub(super) fn free_page_bytes(&self, page: usize) -> usize {
-        let idle = self.idle().get(&page).map_or(0, Vec::len) * page;
+        let idle = self.idle.lock().get(&page).map_or(0, Vec::len) * page;
         let free = self
             .driver
             .memory()
@@ -102,7 +104,7 @@ impl CudaDevice {
     ///
     /// Fails as [`CudaDevice::buffer`] does.
     pub(super) fn page(self: &Arc<Self>, bytes: usize) -> Result<CudaPage, EngineError> {
-        let idle = self.idle().get_mut(&bytes).and_then(Vec::pop);
+        let idle = self.idle.lock().get_mut(&bytes).and_then(Vec::pop);
         let address = idle.map_or_else(|| self.allocate(bytes), Ok)?;
         Ok(CudaPage { device: Arc::clone(self), address, bytes })
     }
@@ -111,7 +113,7 @@ impl CudaDevice {
     ///
     /// Fails as [`CudaDevice::buffer`] does.
     pub(super) fn workspace(&self, bytes: usize) -> Result<Address, EngineError> {
-        let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workspace = self.workspace.lock();
         if let Some((address, _)) = workspace.filter(|(_, size)| *size >= bytes) {
             return Ok(address);
         }
@@ -185,7 +187,7 @@ impl CudaDevice {
 
     /// Gives the pages back that no cache has.
     fn trim(&self) {
-        for (bytes, addresses) in std::mem::take(&mut *self.idle()) {
+        for (bytes, addresses) in std::mem::take(&mut *self.idle.lock()) {
             addresses.into_iter().for_each(|address| self.release(address, bytes));
         }
     }
@@ -194,10 +196,6 @@ impl CudaDevice {
         // SAFETY: whoever had it dropped it, and what was asked for before is done in order.
         unsafe { self.driver.free(address) };
         self.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    fn idle(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<Address>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed(&self, error: DriverError) -> EngineError {
@@ -212,9 +210,7 @@ impl CudaDevice {
 impl Drop for CudaDevice {
     fn drop(&mut self) {
         self.trim();
-        if let Some((address, bytes)) =
-            self.workspace.get_mut().unwrap_or_else(PoisonError::into_inner).take()
-        {
+        if let Some((address, bytes)) = self.workspace.get_mut().take() {
             self.release(address, bytes);
         }
     }
@@ -249,6 +245,6 @@ impl CudaPage {
 
 impl Drop for CudaPage {
     fn drop(&mut self) {
-        self.device.idle().entry(self.bytes).or_default().push(self.address);
+        self.device.idle.lock().entry(self.bytes).or_default().push(self.address);
     }
 }

@@ -1,6 +1,8 @@
 //! A decoder's weights on a device.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::device::{CudaDevice, DeviceBuffer};
 use super::driver::Address;
@@ -117,7 +119,7 @@ impl CudaModel {
     ///
     /// Fails when the device has no room for them, or fails.
     pub(super) fn angles(&self, positions: usize) -> Result<[Address; 2], EngineError> {
-        let mut angles = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut angles = self.angles.lock();
         let half = angles.inv_freq.len();
         if positions > angles.positions || angles.table.is_none() {
             let all = self.config.max_position_embeddings;

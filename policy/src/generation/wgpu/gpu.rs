@@ -1,6 +1,8 @@
 //! An opened device, which models share.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::adapter::AdapterInfo;
 use super::handle::{GpuOptions, Handle};
@@ -56,7 +58,7 @@ impl Gpu {
 
     /// The pages of caches of that shape: the ones that there are, or new ones.
     pub(super) fn pool(&self, shape: WgpuPageShape) -> Arc<PagePool> {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.lock();
         pools.retain(|pool| pool.strong_count() > 0);
         if let Some(pool) = pools.iter().filter_map(Weak::upgrade).find(|pool| pool.shape() == shape) {
             pool.reconsider();

@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType,
     BufferDescriptor, BufferUsages, ComputePipeline, Device, DeviceDescriptor, ErrorFilter, Features,
@@ -101,7 +102,7 @@ impl Handle {
         let note = |trouble: &Arc<Mutex<Option<String>>>| {
             let trouble = Arc::clone(trouble);
             move |text| {
-                trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
+                trouble.lock().get_or_insert(text);
             }
         };
         let (lost, uncaptured) = (note(&trouble), note(&trouble));
@@ -141,12 +142,12 @@ impl Handle {
 
     /// Waits until nobody else's call is computed.
     pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 
     /// How kernels with these bindings see their buffers.
     pub(super) fn layout(&self, bindings: &'static [Binding]) -> BindGroupLayout {
-        let mut layouts = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layouts = self.layouts.lock();
         let make = || {
             let entries: Vec<_> =
                 (0..).zip(bindings).map(|(number, binding)| binding.entry(number)).collect();
@@ -221,7 +222,7 @@ impl Handle {
     }
 
     fn alive(&self) -> Result<(), EngineError> {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let trouble = self.trouble.lock();
         trouble.as_ref().map_or(Ok(()), |why| Err(self.lost(why.clone())))
     }
 

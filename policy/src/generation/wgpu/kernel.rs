@@ -1,7 +1,6 @@
 //! Kernels: WGSL with constants of a model's shape before it, compiled once for all models of that shape.
 
 use std::fmt::{self, Display, Write as _};
-use std::sync::PoisonError;
 
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, Buffer, ComputePass, ComputePipeline,
@@ -59,7 +58,7 @@ impl Kernel {
     /// The kernel with these constants. Within [`Handle::scoped`].
     pub(super) fn compile(&self, gpu: &Handle, constants: &[(&str, KernelConstant)]) -> ComputePipeline {
         let source = self.source(gpu.uses_subgroups(), constants);
-        let mut pipelines = gpu.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pipelines = gpu.pipelines.lock();
         if let Some(pipeline) = pipelines.get(&source) {
             return pipeline.clone();
         }

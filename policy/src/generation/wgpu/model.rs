@@ -16,8 +16,9 @@ pub(crate) mod matrix;
 pub(crate) mod moving;
 pub(crate) mod workspace;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use wgpu::{Buffer, BufferUsages, CommandBuffer, CommandEncoderDescriptor, ComputePassDescriptor, MapMode};
 
 use super::cache::{CacheGrowth, GpuCache};
@@ -155,7 +156,7 @@ impl WgpuModel {
         let _turn = self.handle.turn();
         let growths = self.growths(feeds)?;
         let feeding = Feeding::new(feeds, &growths, &self.sizes, &self.inv_freq);
-        let mut moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut moving = self.moving.lock();
         let bytes = self.readback_bytes(wanted) + 4 * feeding.table.len() as u64;
         let done = self.handle.scoped(bytes, || {
             self.prepare(config, &feeding, &mut moving);

@@ -4,8 +4,9 @@
 //! binds one buffer a layer whatever sequences it is about, and what a binding may span bounds a
 //! layer's pages, not all of them. The buffers grow to twice their size when pages run out.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use wgpu::{Buffer, BufferUsages, CommandEncoderDescriptor};
 
 use super::handle::Handle;
@@ -64,7 +65,7 @@ impl WgpuPage {
 
 impl Drop for WgpuPage {
     fn drop(&mut self) {
-        self.pool.lock().free.push(self.index);
+        self.pool.state.lock().free.push(self.index);
     }
 }
 
@@ -97,29 +98,25 @@ impl PagePool {
         Self { gpu, shape, most, state: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn shape(&self) -> WgpuPageShape {
         self.shape
     }
 
     /// Bytes that caches may still grow by.
     pub(super) fn free_bytes(&self) -> usize {
-        let state = self.lock();
+        let state = self.state.lock();
         let unmade = if state.full { 0 } else { self.most.saturating_sub(state.pages) };
         (state.free.len() + unmade).saturating_mul(self.shape.bytes())
     }
 
     /// Forgets that the device had no room: what else was on it may be gone.
     pub(super) fn reconsider(&self) {
-        self.lock().full = false;
+        self.state.lock().full = false;
     }
 
     /// The buffers by layer, and a number that changes when they do.
     pub(super) fn layers(&self) -> (Vec<Buffer>, u64) {
-        let state = self.lock();
+        let state = self.state.lock();
         (state.layers.clone(), state.generation)
     }
 
@@ -127,7 +124,7 @@ impl PagePool {
     ///
     /// Fails when there are not as many, and none are taken; or when the device is lost.
     pub(super) fn take(self: &Arc<Self>, count: usize) -> Result<Vec<Arc<WgpuPage>>, EngineError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(missing) = count.checked_sub(state.free.len()).filter(|missing| *missing > 0) {
             let needed = state.pages + missing;
             let generous = needed.max(2 * state.pages).max(FIRST_PAGES).min(self.most);

@@ -1,7 +1,9 @@
 //! A backend without a model: what follows is a hash of what was fed, by whom, in which order.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use crate::generation::EngineError;
 use crate::generation::backend::{Backend, Feed, Logits, MAX_CALL_TOKENS, Want};
@@ -132,7 +134,7 @@ impl Backend for Fake {
         assert!(total > 0 && total <= MAX_CALL_TOKENS, "{total}");
         assert!(feeds.iter().all(|feed| !feed.tokens.is_empty() && self.accepts(feed.cache)));
         let call = device.calls.fetch_add(1, Relaxed);
-        if let Some(error) = device.trouble.lock().unwrap().as_mut().and_then(|trouble| trouble(call)) {
+        if let Some(error) = device.trouble.lock().as_mut().and_then(|trouble| trouble(call)) {
             return Err(error);
         }
         let free = device.capacity.saturating_sub(device.held());

@@ -1,7 +1,8 @@
 //! Buffers that passes hand on to each other: mapping fresh pages would cost a part of every step.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::head;
 use super::layer::{LayerScratch, Trace};
@@ -26,7 +27,7 @@ pub(in crate::training::decoder) struct WorkspaceSlot(Mutex<Option<Box<DecoderWo
 impl WorkspaceSlot {
     /// The workspace, or a new one while another pass has it.
     pub(super) fn lease(&self) -> BorrowedWorkspace<'_> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let found = self.0.lock().take();
         BorrowedWorkspace { shelf: self, workspace: found.unwrap_or_default() }
     }
 }
@@ -40,7 +41,7 @@ pub(super) struct BorrowedWorkspace<'a> {
 impl Drop for BorrowedWorkspace<'_> {
     fn drop(&mut self) {
         let workspace = std::mem::take(&mut self.workspace);
-        *self.shelf.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(workspace);
+        *self.shelf.0.lock() = Some(workspace);
     }
 }
 
