@@ -4,7 +4,7 @@ pub(crate) mod card;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use echo_policy::model::config::{ModelConfig, TinySizes};
 use echo_policy::model::weights::{DType, Weights};
@@ -22,6 +22,7 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::lease::LeaseId;
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::trajectory::{Trajectory, TrajectoryGroup, VersionSpan};
+use parking_lot::Mutex;
 
 use crate::devices::fallback::Ladder;
 use crate::snapshots::install;
@@ -203,7 +204,7 @@ pub(crate) fn logged() -> Logged {
 impl Logged {
     /// The lines that contain `part`.
     pub(crate) fn lines(&self, part: &str) -> Vec<String> {
-        let text = String::from_utf8(self.text.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(self.text.0.lock().clone()).unwrap();
         text.lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
     }
 }
@@ -213,7 +214,7 @@ struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.0.lock().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -7,7 +7,7 @@
 mod in_flight;
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use echo_protocol::net::{
@@ -23,6 +23,7 @@ use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::receipt::Receipt;
 use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
+use parking_lot::Mutex;
 
 use crate::delivery::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
 use crate::delivery::receipts::{Ledger, LedgerError, ReceiptError};
@@ -253,7 +254,7 @@ impl Delivery {
     fn ledger(&self, write: impl FnOnce(&mut Ledger) -> Result<(), LedgerError>) {
         // Every change of the ledger is one write; one that a panic left half done is cut off
         // at the next start.
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledger = self.ledger.lock();
         if let Err(error) = write(&mut ledger) {
             tracing::warn!(%error, "the ledger cannot be written");
         }

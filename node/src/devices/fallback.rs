@@ -6,13 +6,14 @@
 //! every minute. One without room for a policy's weights is asked again for the next.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use echo_policy::generation::device::{DeviceError, FoundDevice, Survey};
 use echo_policy::generation::{AnyBackend, Device, DeviceChoice, EngineError, Policy};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
+use parking_lot::Mutex;
 
 use crate::status::node_state::{Board, LostDevice};
 
@@ -89,7 +90,7 @@ impl Ladder {
     ) -> Result<Loaded, EngineError> {
         let mut last = None;
         for rung in &self.rungs {
-            let Some(device) = self.open(&mut lock(rung)) else { continue };
+            let Some(device) = self.open(&mut rung.lock()) else { continue };
             match device.policy(version, config, weights, precision) {
                 Ok(policy) => {
                     self.took(&device);
@@ -119,7 +120,7 @@ impl Ladder {
     /// Takes note that a device was lost: it is not taken again.
     pub fn lost(&self, device: &Device, why: &dyn fmt::Display) {
         for rung in &self.rungs {
-            let mut rung = lock(rung);
+            let mut rung = rung.lock();
             if matches!(&*rung, Rung::Open(open) if open.is(device)) {
                 *rung = Rung::Gone;
                 tracing::error!("{why}. It is not taken again until this node is restarted");
@@ -130,7 +131,7 @@ impl Ladder {
 
     /// The name of the device that is taken next.
     pub fn first(&self) -> Option<String> {
-        self.rungs.iter().find_map(|rung| match &*lock(rung) {
+        self.rungs.iter().find_map(|rung| match &*rung.lock() {
             Rung::Found(found) => Some(found.name.clone()),
             Rung::Open(device) => Some(device.name().to_owned()),
             Rung::Gone => None,
@@ -139,7 +140,7 @@ impl Ladder {
 
     /// Whether a device was lost.
     pub fn is_lost(&self, device: &Device) -> bool {
-        !self.rungs.iter().any(|rung| matches!(&*lock(rung), Rung::Open(open) if open.is(device)))
+        !self.rungs.iter().any(|rung| matches!(&*rung.lock(), Rung::Open(open) if open.is(device)))
     }
 
     fn open(&self, rung: &mut Rung) -> Option<Device> {
@@ -175,11 +176,6 @@ impl Ladder {
         let lost = LostDevice { name: name.to_owned(), why: why.to_string() };
         self.board.set(|facts| facts.lost_devices.push(lost));
     }
-}
-
-fn lock(rung: &Mutex<Rung>) -> MutexGuard<'_, Rung> {
-    // A rung is replaced in one step.
-    rung.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! The neighbours that the learner named: handed to the snapshot service, dialled where only this
 //! side can, remembered for heartbeats.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use echo_protocol::control::requests::{Neighbourhood, Peer};
 use echo_protocol::net::peer_id::peer_of_key;
 use echo_protocol::net::snapshots::{Snapshots, Stopped};
 use echo_protocol::net::{Host, Multiaddr};
+use parking_lot::Mutex;
 
 use crate::status::node_state::Board;
 
@@ -28,7 +29,7 @@ impl CurrentNeighbours {
 
     /// What heartbeats say, so that the learner sends only what has changed.
     pub fn digest(&self) -> u64 {
-        *self.digest.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.digest.lock()
     }
 
     /// Takes over what the learner named.
@@ -36,7 +37,7 @@ impl CurrentNeighbours {
     /// # Errors
     /// [`Stopped`] when the snapshot service was taken down.
     pub async fn take(&self, neighbourhood: Neighbourhood) -> Result<(), Stopped> {
-        *self.digest.lock().unwrap_or_else(PoisonError::into_inner) = neighbourhood.digest();
+        *self.digest.lock() = neighbourhood.digest();
         self.board.set(|facts| {
             facts.parent = neighbourhood.parent().map(|peer| peer.key.short());
             facts.neighbours = neighbourhood.neighbours.len();

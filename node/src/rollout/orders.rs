@@ -1,7 +1,7 @@
 //! Leased orders between the learner that hands them out and the worker that takes them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use echo_protocol::run::charter::RunId;
 use echo_protocol::wire::identity::PublicKey;
@@ -9,6 +9,7 @@ use echo_protocol::wire::signed::{Signed, SignedError};
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::lease::{HeldOrder, Lease, LeaseId};
 use echo_protocol::work::order::OrderCounter;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 /// An order that this node may work on.
@@ -85,15 +86,7 @@ pub struct OrderSource {
 }
 
 /// The orders in the queue, for both sides.
-#[derive(Clone, Debug, Default)]
-struct Waiting(Arc<Mutex<BTreeSet<HeldOrder>>>);
-
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<HeldOrder>> {
-        // Nothing panics while it holds the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+type Waiting = Arc<Mutex<BTreeSet<HeldOrder>>>;
 
 /// A queue of at most `capacity` orders.
 pub fn order_queue(capacity: usize) -> (OrderStock, OrderSource) {

@@ -1,12 +1,13 @@
 //! The parts of a node that work for one run, each with the function that starts it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use echo_protocol::net::HostEvents;
 use echo_protocol::net::snapshots::SnapshotEvent;
 use echo_protocol::run::epoch::Epoch;
 use echo_protocol::run::version::PolicyVersion;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

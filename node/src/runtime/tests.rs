@@ -28,9 +28,9 @@ use echo_protocol::work::lease::{HeldOrder, Lease, LeaseId};
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
 use echo_protocol::work::trajectory::TrajectoryGroup;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Mutex;
 
 mod missed;
 mod unanswered;
@@ -108,7 +108,7 @@ impl FakeLearner {
     }
 
     async fn publish(&self, version: u64) -> Arc<Manifest> {
-        let epoch = self.books.lock().unwrap().epoch;
+        let epoch = self.books.lock().epoch;
         let manifest = Arc::new(Manifest { epoch, ..testing::snapshot(&self.store, version) });
         self.tell(std::slice::from_ref(&manifest));
         self.snapshots.publish(manifest.clone()).await.unwrap();
@@ -117,7 +117,7 @@ impl FakeLearner {
 
     /// From now on whoever asks hears of these versions; they are never gossiped.
     fn tell(&self, manifests: &[Arc<Manifest>]) {
-        let mut books = self.books.lock().unwrap();
+        let mut books = self.books.lock();
         for manifest in manifests {
             books.kept.insert(manifest.version, Signed::sign(&**manifest, &testing::learner_key()).unwrap());
         }
@@ -135,7 +135,7 @@ impl FakeLearner {
 }
 
 fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: ControlRequest) -> ControlResponse {
-    let mut books = books.lock().unwrap();
+    let mut books = books.lock();
     match request {
         ControlRequest::Charter => ControlResponse::Charter(testing::charter()),
         ControlRequest::Heartbeat(heartbeat) => {
@@ -183,7 +183,7 @@ async fn take(books: &Mutex<Books>, mut stream: Stream) {
     while let Ok(Some(frame)) = read_frame(&mut stream, crate::delivery::outbox::MAX_ENTRY_BYTES).await {
         let group: TrajectoryGroup = Signed::from_bytes(&frame).unwrap().open().unwrap();
         let newest = group.newest_version().unwrap().0;
-        let outcome = match books.lock().unwrap().accepted.insert(group.counter.0, newest) {
+        let outcome = match books.lock().accepted.insert(group.counter.0, newest) {
             None => Outcome::Accepted,
             Some(_) => Outcome::Refused { reason: RefuseReason::Duplicate, detail: String::new() },
         };
@@ -196,7 +196,7 @@ async fn take(books: &Mutex<Books>, mut stream: Stream) {
 
 async fn until(books: &Mutex<Books>, what: impl Fn(&Books) -> bool) {
     let wait = async {
-        while !what(&books.lock().unwrap()) {
+        while !what(&books.lock()) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -250,7 +250,7 @@ async fn a_node_joins_works_survives_the_learners_death_and_ends_with_the_run() 
     let settings = settings(dir.path(), &learner.host);
     let (_stop, running) = start(&settings);
     until(&books, |books| books.accepted.len() >= 20).await;
-    assert!(books.lock().unwrap().accepted.values().all(|version| *version == 1));
+    assert!(books.lock().accepted.values().all(|version| *version == 1));
 
     // A newer policy takes over.
     learner.publish(2).await;
@@ -259,15 +259,15 @@ async fn a_node_joins_works_survives_the_learners_death_and_ends_with_the_run() 
 
     // The learner dies; the node finishes what it has, keeps it, and delivers when the learner is back.
     let listened = learner.die().await;
-    let before = books.lock().unwrap().accepted.len();
+    let before = books.lock().accepted.len();
     let learner = FakeLearner::start(dir.path(), listened, books.clone()).await;
     until(&books, |books| books.accepted.len() >= before + 20).await;
 
-    books.lock().unwrap().ended = true;
+    books.lock().ended = true;
     let summary = running.await.unwrap();
     assert!(summary.run_ended);
     assert_eq!(summary.facts.outbox, 0);
-    let accepted = books.lock().unwrap().accepted.len() as u64;
+    let accepted = books.lock().accepted.len() as u64;
     let duplicates = summary.facts.refused.get("duplicate").copied().unwrap_or(0);
     assert_eq!(
         summary.facts.accepted + duplicates,
@@ -334,7 +334,7 @@ async fn a_relay_keeps_snapshots_and_says_so_without_asking_for_work() {
     learner.publish(4).await;
     until(&books, |books| books.heartbeat.installed.is_some_and(|v| v.0 == 4)).await;
     {
-        let books = books.lock().unwrap();
+        let books = books.lock();
         assert!(books.heartbeat.relays);
         assert_eq!((books.leased, books.accepted.len()), (0, 0));
     }
@@ -358,7 +358,7 @@ async fn a_node_follows_a_learner_that_was_put_back_to_an_older_version() {
     // As from a backup: a new epoch, an older version, and nothing known of version 7.
     let listened = learner.die().await;
     {
-        let mut books = books.lock().unwrap();
+        let mut books = books.lock();
         books.kept.clear();
         books.epoch = Epoch(1);
         let first = *books.accepted.first_key_value().unwrap().0;
@@ -393,7 +393,7 @@ async fn a_node_that_may_hold_many_orders_asks_for_them() {
     let settings = Settings { max_orders, ..settings(dir.path(), &learner.host) };
     let (stop, running) = start(&settings);
     until(&books, |books| !books.accepted.is_empty()).await;
-    let asked = books.lock().unwrap().leased;
+    let asked = books.lock().leased;
     assert!(asked >= u64::from(max_orders / 2), "{asked} orders");
     stop.cancel();
     running.await.unwrap();
@@ -413,7 +413,7 @@ async fn a_node_that_stops_gives_its_orders_back() {
     until(&books, |books| books.accepted.len() >= 4).await;
     stop.cancel();
     let facts = running.await.unwrap().facts;
-    assert!(!books.lock().unwrap().returned.is_empty());
+    assert!(!books.lock().returned.is_empty());
     let ahead = facts.clock_ahead_ms.unwrap();
     assert!((660_000..720_000).contains(&ahead), "clocks that differ stop nothing: {ahead}");
     learner.die().await;

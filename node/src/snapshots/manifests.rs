@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use echo_protocol::net::snapshots::{Snapshots, Stopped};
@@ -11,6 +11,7 @@ use echo_protocol::run::epoch::Epoch;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::snapshot::manifest::{MAX_MANIFEST_BYTES, Manifest, ManifestError};
 use echo_protocol::wire::signed::{ENVELOPE_BYTES, Signed, SignedError};
+use parking_lot::Mutex;
 
 use tokio::sync::Notify;
 
@@ -117,7 +118,7 @@ impl Manifests {
             Err(error) => return Ok(Err(error)),
         };
         {
-            let mut known = self.lock();
+            let mut known = self.known.lock();
             if known.epoch != Some(manifest.epoch) {
                 return Ok(Ok(()));
             }
@@ -129,14 +130,14 @@ impl Manifests {
 
     /// Whether the learner has something that was not seen here.
     pub fn lag_behind(&self, newest: Newest) -> bool {
-        let known = self.lock();
+        let known = self.known.lock();
         known.epoch != Some(newest.epoch) || newest.version > known.newest()
     }
 
     /// Turns to the epoch that the learner is in. What was seen of another one counts no more, even where
     /// its versions are higher.
     pub fn turn_to(&self, epoch: Epoch) {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         if known.epoch != Some(epoch) {
             *known = Known { epoch: Some(epoch), seen: BTreeMap::new() };
         }
@@ -144,7 +145,7 @@ impl Manifests {
 
     /// Whether the learner is in this epoch, as far as is known.
     pub fn is_of(&self, epoch: Epoch) -> bool {
-        self.lock().epoch.is_none_or(|known| known == epoch)
+        self.known.lock().epoch.is_none_or(|known| known == epoch)
     }
 
     /// Waits until there was news since the last call.
@@ -155,7 +156,7 @@ impl Manifests {
     /// A version between an older one that was seen and the newest, which lacks only this manifest
     /// to be reached by deltas.
     pub fn missed(&self) -> Option<PolicyVersion> {
-        missed(&self.lock().seen.iter().map(|(version, seen)| (*version, seen.base)).collect())
+        missed(&self.known.lock().seen.iter().map(|(version, seen)| (*version, seen.base)).collect())
     }
 
     fn open(&self, signed: &Signed<Manifest>) -> Result<Manifest, BadManifest> {
@@ -166,7 +167,7 @@ impl Manifests {
     }
 
     fn remember(&self, manifest: &Manifest, signed: Signed<Manifest>) -> ManifestAge {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         if *known.epoch.get_or_insert(manifest.epoch) != manifest.epoch {
             return ManifestAge::Old;
         }
@@ -186,7 +187,7 @@ impl Manifests {
 
     /// The newest version seen.
     pub fn newest(&self) -> Option<PolicyVersion> {
-        self.lock().newest()
+        self.known.lock().newest()
     }
 
     /// Keeps the manifest of an installed version at `path`, for the next start. Does nothing for a
@@ -195,7 +196,7 @@ impl Manifests {
     /// # Errors
     /// [`StateError::Io`]; the manifest before it is then still kept.
     pub fn keep(&self, version: PolicyVersion, path: &Path) -> Result<(), StateError> {
-        let signed = self.lock().seen.get(&version).map(|seen| seen.signed.to_bytes());
+        let signed = self.known.lock().seen.get(&version).map(|seen| seen.signed.to_bytes());
         signed.map_or(Ok(()), |bytes| state_file::write_bytes(path, &bytes, true))
     }
 
@@ -208,11 +209,6 @@ impl Manifests {
                 None
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        // Entries are inserted whole; the map is sound whatever happened to the thread that held it.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,12 +1,12 @@
 //! What the node knows about itself: written by every part, read by the status line and the heartbeat.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use echo_protocol::run::epoch::Epoch;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::submission::RefuseReason;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::status::throughput::Meter;
@@ -145,30 +145,25 @@ pub struct Board(Mutex<(Facts, Meter)>);
 impl Board {
     /// Changes facts under the lock, so `change` must not wait for anything.
     pub fn set(&self, change: impl FnOnce(&mut Facts)) {
-        change(&mut self.lock().0);
+        change(&mut self.0.lock().0);
     }
 
     /// Counts finished trajectories, and takes them into the rate.
     pub fn generated(&self, now: UnixMillis, trajectories: u64) {
-        let (facts, meter) = &mut *self.lock();
+        let (facts, meter) = &mut *self.0.lock();
         facts.rollouts += trajectories;
         meter.add(now, trajectories);
     }
 
     /// Counts a refused group.
     pub fn refused(&self, reason: RefuseReason) {
-        *self.lock().0.refused.entry(reason.name()).or_default() += 1;
+        *self.0.lock().0.refused.entry(reason.name()).or_default() += 1;
     }
 
     /// A copy of all facts, with the rate as it is at `now`.
     pub fn facts(&self, now: UnixMillis) -> Facts {
-        let (facts, meter) = &mut *self.lock();
+        let (facts, meter) = &mut *self.0.lock();
         Facts { rollouts_per_s: meter.per_second(now), ..facts.clone() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (Facts, Meter)> {
-        // Counters stay meaningful even if a thread died while it held them.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,11 @@
 //! The terminal, if there is one.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use echo_protocol::program::output;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::status::node_state::Download;
@@ -39,7 +40,7 @@ impl Screen {
     /// Shows how far a download is, or that there is none.
     pub fn download(&self, download: Option<Download>) {
         let Some(bars) = &self.bars else { return };
-        let mut shown = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.bar.lock();
         match download {
             Some(download) => {
                 let bar = shown.get_or_insert_with(|| bars.add(ProgressBar::new(0).with_style(style())));

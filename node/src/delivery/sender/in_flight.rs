@@ -1,10 +1,10 @@
 //! Which groups are under way on a stream.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use echo_protocol::work::order::OrderCounter;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -45,23 +45,23 @@ impl GroupsInFlight {
 
     /// The same for a new stream, over which what was not answered is sent again.
     pub(super) fn again(self, window: usize) -> Self {
-        let under_way = self.under_way.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let under_way = self.under_way.into_inner();
         let again = Self::new(window);
-        again.lock().first_sent = under_way.first_sent;
+        again.under_way.lock().first_sent = under_way.first_sent;
         again
     }
 
     pub(super) fn has_room(&self) -> bool {
-        let under_way = self.lock();
+        let under_way = self.under_way.lock();
         under_way.counters.len() < under_way.window
     }
 
     pub(super) fn contains(&self, counter: OrderCounter) -> bool {
-        self.lock().counters.contains(&counter)
+        self.under_way.lock().counters.contains(&counter)
     }
 
     pub(super) fn start(&self, counter: OrderCounter) {
-        let (mut under_way, now) = (self.lock(), Instant::now());
+        let (mut under_way, now) = (self.under_way.lock(), Instant::now());
         if under_way.counters.is_empty() {
             under_way.since = now;
         }
@@ -71,11 +71,11 @@ impl GroupsInFlight {
 
     /// The learner has decided on a group: how long after that was first sent.
     pub(super) fn decided(&self, counter: OrderCounter) -> Duration {
-        self.lock().first_sent.remove(&counter).map_or(Duration::ZERO, |sent| sent.elapsed())
+        self.under_way.lock().first_sent.remove(&counter).map_or(Duration::ZERO, |sent| sent.elapsed())
     }
 
     pub(super) fn land(&self, counter: OrderCounter) {
-        let mut under_way = self.lock();
+        let mut under_way = self.under_way.lock();
         under_way.counters.remove(&counter);
         under_way.answers += 1;
         under_way.window = WINDOW;
@@ -91,24 +91,19 @@ impl GroupsInFlight {
 
     /// The group under way, if it is the only one.
     pub(super) fn only(&self) -> Option<OrderCounter> {
-        let under_way = self.lock();
+        let under_way = self.under_way.lock();
         under_way.counters.first().copied().filter(|_| under_way.counters.len() == 1)
     }
 
     /// Whether groups are under way and nothing was answered for this long.
     pub(super) fn overdue(&self, limit: Duration) -> bool {
-        let under_way = self.lock();
+        let under_way = self.under_way.lock();
         !under_way.counters.is_empty() && under_way.since.elapsed() >= limit
     }
 
     /// Answers on this stream.
     pub(super) fn answers(&self) -> u64 {
-        self.lock().answers
-    }
-
-    fn lock(&self) -> MutexGuard<'_, UnderWay> {
-        // Numbers and times are sound whatever happened to the thread that held them.
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.lock().answers
     }
 }
 

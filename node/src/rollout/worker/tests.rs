@@ -2,7 +2,7 @@ mod devices;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use super::*;
@@ -24,6 +24,7 @@ use echo_protocol::work::trajectory::TrajectoryGroup;
 use echo_sandbox::task::episode::EpisodeStep;
 use echo_sandbox::task::files::TaskFiles;
 use echo_sandbox::task::{Response, Verdict};
+use parking_lot::Mutex;
 
 /// All orders at once, so that they are in step.
 const ALL: GenerationLimits =
@@ -240,7 +241,7 @@ fn held_at(nth: usize) -> (Device, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let device = card("Card", move |call| {
         if matches!(call, Call::Feed(_)) && calls.fetch_add(1, Relaxed) + 1 == nth {
             reached.send(()).unwrap();
-            let_on.lock().unwrap().recv().unwrap();
+            let_on.lock().recv().unwrap();
         }
         None
     });

@@ -21,7 +21,7 @@ async fn silent_learner(questions: Arc<Mutex<u32>>) -> Host {
     tokio::spawn(async move {
         while let Some(event) = events.recv().await {
             if let HostEvent::Request { peer, .. } = event {
-                *questions.lock().unwrap() += 1;
+                *questions.lock() += 1;
                 learner.disconnect(peer).await.unwrap();
             }
         }
@@ -39,12 +39,12 @@ async fn a_learner_that_answers_nothing_is_tried_with_pauses_and_named_once() {
     std::fs::create_dir_all(&settings.data_dir).unwrap();
     charter_file::keep_charter(&settings.data(), &testing::charter()).unwrap();
     let (stop, running) = start(&settings);
-    while *questions.lock().unwrap() == 0 {
+    while *questions.lock() == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     tokio::time::sleep(Duration::from_secs(4)).await;
     // With pauses of 0.5, 1, 2 and 4 s there are four attempts at most, of three questions each.
-    let asked = *questions.lock().unwrap();
+    let asked = *questions.lock();
     assert!(asked <= 12, "{asked} questions");
     let named = logged.lines("connected to the learner, but it does not answer");
     assert_eq!(named.len(), 1, "{named:?}");
