@@ -46,8 +46,9 @@ use echo_protocol::snapshot::manifest::Manifest;
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::signed::Signed;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use verifiers::Verifiers;
@@ -61,7 +62,8 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 /// What the run's key signs for the secret of draws: which groups are looked at again, and by whom.
 const LOOK_SEED: &[u8] = b"echo look draws 1";
 
-/// What the network side and the learning thread share.
+/// What the network side and the learning thread share. What is behind the locks is changed in steps
+/// that are each valid, so others go on when a thread has panicked while it held one.
 pub struct SharedState {
     /// What the charter means.
     pub workload: Arc<Workload>,
@@ -146,23 +148,17 @@ impl SharedState {
 
     /// The coordinator, locked. The lock is held briefly: computing rewards happens outside.
     pub fn coordinator(&self) -> MutexGuard<'_, Coordinator> {
-        lock(&self.coordinator)
+        self.coordinator.lock()
     }
 
     /// The fleet, locked; held briefly, as heartbeats wait for it.
     pub fn fleet(&self) -> MutexGuard<'_, Fleet> {
-        lock(&self.fleet)
+        self.fleet.lock()
     }
 
     /// Waits until groups may have arrived, at most `longest`.
-    pub fn wait_for_groups<'a>(
-        &self,
-        coordinator: MutexGuard<'a, Coordinator>,
-        longest: Duration,
-    ) -> MutexGuard<'a, Coordinator> {
-        self.arrived
-            .wait_timeout(coordinator, longest)
-            .map_or_else(|e| e.into_inner().0, |(coordinator, _)| coordinator)
+    pub fn wait_for_groups(&self, mut coordinator: MutexGuard<'_, Coordinator>, longest: Duration) {
+        self.arrived.wait_for(&mut coordinator, longest);
     }
 
     fn groups_arrived(&self) {
@@ -182,7 +178,7 @@ impl SharedState {
         let _ = snapshots.publish(manifest).await;
         let bytes = signed.to_bytes();
         {
-            let mut manifests = lock(&self.manifests);
+            let mut manifests = self.manifests.lock();
             manifests.push_back((version, signed));
             while manifests.len() > self.keep_versions {
                 manifests.pop_front();
@@ -206,7 +202,7 @@ impl SharedState {
 
     /// Says that the run has ended, so that nodes stop.
     pub fn end(&self) {
-        *lock(&self.ended) = true;
+        *self.ended.lock() = true;
     }
 
     /// A heartbeat without what it says of versions of another epoch: the weights may be others.
@@ -218,14 +214,8 @@ impl SharedState {
     }
 
     fn newest(&self) -> Option<PolicyVersion> {
-        lock(&self.manifests).back().map(|(version, _)| *version)
+        self.manifests.lock().back().map(|(version, _)| *version)
     }
-}
-
-/// A poisoned lock means that a thread panicked while it held it; every state behind these locks is
-/// changed in steps that are each valid, so going on is right.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Serves nodes until the host stops. Returns earlier only when a part of it has failed.

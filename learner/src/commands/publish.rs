@@ -26,9 +26,10 @@ use echo_protocol::program::clock;
 use echo_protocol::program::signals::Signals;
 use echo_protocol::run::version::PolicyVersion;
 use observer::Observer;
+use parking_lot::Mutex;
 use report::{RehearsalEvent, RehearsalReporter};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -180,7 +181,7 @@ impl Rehearsal {
             let dtype = dtype(workload.charter.snapshot_type);
             let tensors = weights.iter().map(|tensor| Ok(raw(tensor, dtype)));
             // Only one task at a time publishes.
-            let mut publisher = publisher.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut publisher = publisher.lock();
             anyhow::Ok(publisher.publish(workload, &shared.key, shared.epoch, version, tensors)?)
         })
         .await??;

@@ -266,7 +266,7 @@ impl Learning {
                      orders right, or nearly none. Lengthen [warmup] or change the task; or widen pass_rate, or set dynamic = false"
                 );
             }
-            drop(shared.wait_for_groups(coordinator, LOOK_UP_EVERY));
+            shared.wait_for_groups(coordinator, LOOK_UP_EVERY);
             // What could not be released would be waited for in vain.
             self.look_at_releases()?;
             let waited = since.elapsed();

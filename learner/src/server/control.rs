@@ -1,8 +1,8 @@
 //! Answers to nodes' questions.
 
+use super::SharedState;
 use super::lease_writer::Granting;
 use super::turns::RequestCounts;
-use super::{SharedState, lock};
 use crate::intake::coordinator::LeaseRequest;
 use crate::reputation::NetworkPrefix;
 use echo_protocol::control::requests::{ControlRequest, ControlResponse, MAX_NEIGHBOURS};
@@ -138,14 +138,14 @@ fn response(
                         wall: clock::wall(),
                         newest: shared.newest(),
                         neighbourhood: neighbourhood.filter(|neighbourhood| neighbourhood.digest() != known),
-                        ended: *lock(&shared.ended),
+                        ended: *shared.ended.lock(),
                     }
                 }
                 Err(full) => ControlResponse::Refused(full.to_string()),
             }
         }
         ControlRequest::Manifest(version) => {
-            let manifests = lock(&shared.manifests);
+            let manifests = shared.manifests.lock();
             let found = match version {
                 Some(version) => manifests.iter().find(|(v, _)| *v == version),
                 None => manifests.back(),

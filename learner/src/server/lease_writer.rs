@@ -3,14 +3,15 @@
 //! Whoever asks waits, on a thread that may block, for one writer. It grants what all that wait ask
 //! for, and makes it durable with a single flush. While the disk works, the coordinator is free.
 
+use super::SharedState;
 use super::pace::PeerAllowances;
-use super::{SharedState, lock};
 use crate::intake::coordinator::LeaseRequest;
 use crate::intake::leases::LeaseJournalError;
 use echo_protocol::program::clock;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::lease::Lease;
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -41,7 +42,7 @@ impl Granting {
 
     /// Whether `node` may ask now; if not, after what time it may again.
     pub(super) fn pace(&self, node: PublicKey) -> Result<(), Duration> {
-        lock(&self.pace).take(Instant::now(), node)
+        self.pace.lock().take(Instant::now(), node)
     }
 
     /// Orders as wished, in durable leases. Blocks. `None` when the disk has failed, or

@@ -5,11 +5,11 @@
 //! nothing more of it is read meanwhile. Limits outlast streams: a new stream brings no new
 //! allowance.
 
-use super::lock;
 use super::token_bucket::LeakyBucket;
 use echo_protocol::wire::identity::PublicKey;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -56,7 +56,7 @@ impl RateLimit {
 
     /// The limit of `peer`; `None` where more peers come than can be told apart.
     pub(super) fn of(&self, peer: PublicKey) -> Option<Arc<PeerRateLimit>> {
-        let mut peers = lock(&self.peers);
+        let mut peers = self.peers.lock();
         if peers.len() >= MAX_PEERS && !peers.contains_key(&peer) {
             let now = Instant::now();
             peers.retain(|_, peer| Arc::strong_count(peer) > 1 || peer.is_busy(now, self.own));
@@ -76,7 +76,7 @@ impl RateLimit {
 impl PeerRateLimit {
     /// Waits until a group of `bytes` may be judged. `None` only when the rate limit is gone.
     pub(super) async fn enter(&self, bytes: usize) -> Option<JudgePermit> {
-        let wait = lock(&self.pace).take(Instant::now(), bytes as u64);
+        let wait = self.pace.lock().take(Instant::now(), bytes as u64);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -91,7 +91,7 @@ impl PeerRateLimit {
     }
 
     fn is_busy(&self, now: Instant, own: usize) -> bool {
-        self.own.available_permits() < own || lock(&self.pace).is_busy(now)
+        self.own.available_permits() < own || self.pace.lock().is_busy(now)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Nobody takes more than a few places at the control service, however much it asks.
 
-use super::lock;
 use echo_protocol::wire::identity::PublicKey;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Requests of one peer that are worked on at once. A node has a heartbeat, a question for leases
 /// and one for neighbours under way.
@@ -22,7 +22,7 @@ pub(super) struct CountedRequest {
 impl RequestCounts {
     /// A turn for `peer`, unless it has as many as anybody may have.
     pub(super) fn take(&self, peer: PublicKey) -> Option<CountedRequest> {
-        let mut under_way = lock(&self.0);
+        let mut under_way = self.0.lock();
         let count = under_way.entry(peer).or_default();
         if *count >= AT_ONCE_OF_ONE {
             return None;
@@ -34,7 +34,7 @@ impl RequestCounts {
 
 impl Drop for CountedRequest {
     fn drop(&mut self) {
-        let mut under_way = lock(&self.turns.0);
+        let mut under_way = self.turns.0.lock();
         if let Some(count) = under_way.get_mut(&self.peer) {
             *count -= 1;
             if *count == 0 {
@@ -59,6 +59,6 @@ mod tests {
         taken.pop();
         assert!(turns.take(greedy).is_some());
         drop(taken);
-        assert!(lock(&turns.0).is_empty());
+        assert!(turns.0.lock().is_empty());
     }
 }

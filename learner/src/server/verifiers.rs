@@ -4,7 +4,7 @@
 //! waited for. Nothing here waits for a verifier but the group that it was asked about, and that
 //! only until its deadline.
 
-use super::{SharedState, lock};
+use super::SharedState;
 use crate::intake::admission::MAX_FRAME_BYTES;
 use crate::reputation::{NetworkPrefix, Owner};
 use crate::verification::panel::{MAX_VERIFIERS, Panel, PanelConfig, Question, ReportOutcome, Ruling, Said};
@@ -18,8 +18,9 @@ use echo_protocol::wire::signed::Signed;
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::verification::{MAX_CAPACITY, MAX_WORD_BYTES, Offer, Report, VerifierMessage};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_blocking};
@@ -75,7 +76,7 @@ impl Verifiers {
         question: &Question,
         frame: &Arc<Vec<u8>>,
     ) -> Option<oneshot::Receiver<Ruling>> {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let Some(chosen) = state.panel.ask(now, question) else {
             state.tell(question);
             return None;
@@ -94,36 +95,36 @@ impl Verifiers {
 
     /// Notes where a verifier is, if it is one.
     fn moved(&self, key: &PublicKey, network: Option<NetworkPrefix>) {
-        lock(&self.0).moved(key, network);
+        self.0.lock().moved(key, network);
     }
 
     /// Whether anybody offers to look.
     pub(super) fn are_there(&self) -> bool {
-        lock(&self.0).panel.verifiers() > 0
+        self.0.lock().panel.verifiers() > 0
     }
 
     /// Notes time and version: [`Panel::at`].
     pub(super) fn at(&self, now: UnixMillis, version: PolicyVersion) {
-        lock(&self.0).panel.at(now, version);
+        self.0.lock().panel.at(now, version);
     }
 
     /// Notes what the learner found: [`Panel::settle`].
     pub(super) fn settle(&self, group: &ContentId, sound: bool) -> Vec<(PublicKey, bool)> {
-        lock(&self.0).panel.settle(group, sound)
+        self.0.lock().panel.settle(group, sound)
     }
 
     /// Drops a group that nobody need look at any more: [`Panel::dismiss`].
     pub(super) fn dismiss(&self, group: &ContentId) {
-        lock(&self.0).panel.dismiss(group);
+        self.0.lock().panel.dismiss(group);
     }
 
     /// Lets a verifier go, whatever it has still to say.
     pub(super) fn gone(&self, key: &PublicKey) {
-        lock(&self.0).gone(key);
+        self.0.lock().gone(key);
     }
 
     fn expire(&self, now: UnixMillis) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let ruled = state.panel.expired(now);
         state.rule(ruled);
     }
@@ -228,14 +229,14 @@ impl Seat {
         network: Option<NetworkPrefix>,
         frames: mpsc::Sender<Arc<Vec<u8>>>,
     ) -> Option<Self> {
-        let stream = lock(&shared.verifiers.0).seat(key, network, frames)?;
+        let stream = shared.verifiers.0.lock().seat(key, network, frames)?;
         Some(Self { shared: shared.clone(), key, stream })
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut state = lock(&self.shared.verifiers.0);
+        let mut state = self.shared.verifiers.0.lock();
         if state.lines.get(&self.key).is_some_and(|line| line.stream == self.stream) {
             state.gone(&self.key);
         }
@@ -339,7 +340,7 @@ async fn listen(seat: &Seat, mut stream: impl AsyncRead + Unpin) -> Result<(), S
 
 impl Seat {
     pub(super) fn offer(&self, offer: &Offer) {
-        let mut state = lock(&self.shared.verifiers.0);
+        let mut state = self.shared.verifiers.0.lock();
         let State { panel, lines, .. } = &mut *state;
         // Not after a newer stream of the same verifier.
         if let Some(line) = lines.get_mut(&self.key).filter(|line| line.stream == self.stream) {
@@ -358,7 +359,7 @@ pub(super) fn hear(shared: &SharedState, key: PublicKey, signed: &Signed<Report>
         return Err(format!("a report on run {}", report.run.short()));
     }
     let heard = {
-        let mut state = lock(&shared.verifiers.0);
+        let mut state = shared.verifiers.0.lock();
         match state.panel.report(&key, &report.group, Said::from(&report.opinion)) {
             ReportOutcome::Ruled(ruling) => {
                 state.rule(vec![(report.group, ruling)]);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::{ObjectStoreError, Store, Tree, WriteBatch};
 
@@ -27,7 +28,7 @@ impl MemoryStore {
     /// Loses what was not flushed, but for the first `survivors` batches: a disk may have written
     /// some already. Also mends the store.
     pub fn crash(&self, survivors: usize) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let state = &mut *state;
         for batch in state.unflushed.drain(..).take(survivors) {
             write(&mut state.durable, &batch);
@@ -39,21 +40,17 @@ impl MemoryStore {
     /// Lets `operations` more batches and flushes succeed and fails those after them as a full disk
     /// would; `None` mends the store.
     pub fn fail_after(&self, operations: Option<u64>) {
-        self.lock().healthy = operations;
+        self.state.lock().healthy = operations;
     }
 
     /// Changes the stored bytes of an entry, as a failing disk would; false when there is no such entry.
     pub fn damage(&self, tree: Tree, key: &[u8], how: impl Fn(&mut Vec<u8>)) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let at = (tree, key.to_vec());
         if let Some(bytes) = state.durable.get_mut(&at) {
             how(bytes);
         }
         state.visible.get_mut(&at).map(how).is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,7 +78,7 @@ fn write(entries: &mut Entries, batch: &WriteBatch) {
 
 impl Store for MemoryStore {
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, ObjectStoreError> {
-        Ok(self.lock().visible.get(&(tree, key.to_vec())).cloned())
+        Ok(self.state.lock().visible.get(&(tree, key.to_vec())).cloned())
     }
 
     fn visit_from(
@@ -92,7 +89,7 @@ impl Store for MemoryStore {
     ) -> Result<(), ObjectStoreError> {
         // Copied first, so that `each` may use the store.
         let entries: Vec<_> = {
-            let state = self.lock();
+            let state = self.state.lock();
             let from_tree = state.visible.range((tree, from.to_vec())..);
             let of_tree = from_tree.take_while(|((found, _), _)| *found == tree);
             of_tree.map(|((_, key), value)| (key.clone(), value.clone())).collect()
@@ -103,7 +100,7 @@ impl Store for MemoryStore {
 
     fn apply(&self, batch: &WriteBatch) -> Result<(), ObjectStoreError> {
         batch.check_limits()?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.spend()?;
         write(&mut state.visible, batch);
         state.unflushed.push(batch.clone());
@@ -111,7 +108,7 @@ impl Store for MemoryStore {
     }
 
     fn flush(&self) -> Result<(), ObjectStoreError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.spend()?;
         let state = &mut *state;
         for batch in state.unflushed.drain(..) {

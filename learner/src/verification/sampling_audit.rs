@@ -33,11 +33,12 @@ use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::order::Purpose;
 use echo_protocol::work::submission::RefuseReason;
 use echo_protocol::work::trajectory::TrajectoryGroup;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most policies that are kept, where the staleness budget admits more. A group that verifiers look
 /// at keeps those that it names until it is decided ([`SamplingAudit::all_policies_of`]).
@@ -108,7 +109,7 @@ impl SamplingAudit {
         again: Republished,
         policies: impl IntoIterator<Item = VersionWeights>,
     ) {
-        let mut kept = lock(&self.policies);
+        let mut kept = self.policies.lock();
         kept.first = Some(at);
         kept.again = again;
         let policies = policies.into_iter().map(|policy| (PolicyVersion(policy.version()), Arc::new(policy)));
@@ -126,7 +127,7 @@ impl SamplingAudit {
     pub fn publish(&self, policy: VersionWeights) {
         let version = PolicyVersion(policy.version());
         let staleness = self.workload.charter.staleness;
-        let mut policies = lock(&self.policies);
+        let mut policies = self.policies.lock();
         policies.first.get_or_insert(version);
         policies.by_version.insert(version, Arc::new(policy));
         let Policies { let_go, by_version, .. } = &mut *policies;
@@ -231,7 +232,7 @@ impl SamplingAudit {
             if found.contains_key(&version) {
                 continue;
             }
-            match lock(&self.policies).known(version) {
+            match self.policies.lock().known(version) {
                 Known::Policy(policy) => drop(found.insert(version, policy)),
                 Known::Before | Known::Again => all = false,
                 Known::NotYet => {
@@ -278,10 +279,6 @@ impl Policies {
             None => Known::LetGo,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use echo_protocol::store::ChunkStore;
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as ObjectPath;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use parking_lot::Mutex;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -48,7 +48,7 @@ impl Room {
         let (announced, home) = (self.announced.clone(), self.dir.path().join("checkpoints"));
         let announce = move |manifest: Arc<Manifest>, _: Signed<Manifest>| {
             let state = home.join(format!("{:012}/state.json", manifest.version.0));
-            announced.lock().unwrap().push((manifest.version, state.exists()));
+            announced.lock().push((manifest.version, state.exists()));
         };
         Releases::start(Releaser {
             checkpoints,
@@ -67,7 +67,7 @@ impl Room {
     }
 
     pub(crate) fn announced(&self) -> Vec<(u64, bool)> {
-        self.announced.lock().unwrap().iter().map(|(version, durable)| (version.0, *durable)).collect()
+        self.announced.lock().iter().map(|(version, durable)| (version.0, *durable)).collect()
     }
 }
 

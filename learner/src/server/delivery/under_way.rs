@@ -1,10 +1,10 @@
 //! Groups that are judged now: each of them once, however often it is sent meanwhile.
 
-use super::super::lock;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::order::OrderCounter;
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The orders for which a group of a node is judged. Bounded by the judges, and by the groups
 /// that wait for verifiers.
@@ -21,12 +21,12 @@ impl UnderWay {
     /// Begins to judge a group of `node`, unless one for the same order is judged already.
     pub(super) fn begin(&self, node: PublicKey, counter: OrderCounter) -> Option<GroupUnderWay> {
         let group = (node, counter);
-        lock(&self.0).insert(group).then(|| GroupUnderWay { all: self.clone(), group })
+        self.0.lock().insert(group).then(|| GroupUnderWay { all: self.clone(), group })
     }
 }
 
 impl Drop for GroupUnderWay {
     fn drop(&mut self) {
-        lock(&self.all.0).remove(&self.group);
+        self.all.0.lock().remove(&self.group);
     }
 }

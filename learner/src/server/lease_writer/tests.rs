@@ -31,7 +31,7 @@ impl Store for Slow {
     }
 
     fn flush(&self) -> Result<(), ObjectStoreError> {
-        let _disk = lock(&self.disk);
+        let _disk = self.disk.lock();
         self.memory.flush()
     }
 }
@@ -86,17 +86,15 @@ fn while_the_disk_works_the_coordinator_is_free_and_nobody_is_answered() {
     let store = Arc::new(Slow::default());
     let shared = learner(store.clone());
     let (sender, queue) = mpsc::channel(WRITER_QUEUE);
-    let disk = lock(&store.disk);
+    let disk = store.disk.lock();
     let (asked, mut answer) = question(1, 5);
     assert!(sender.try_send(asked).is_ok());
     let writing = shared.clone();
     let writer = std::thread::spawn(move || write(&writing, queue));
     let is_granted = || {
         std::thread::sleep(Duration::from_millis(1));
-        shared
-            .coordinator
-            .try_lock()
-            .is_ok_and(|coordinator| coordinator.state(PolicyVersion(0)).leases.cursor.0 == 5)
+        let coordinator = shared.coordinator.try_lock();
+        coordinator.is_some_and(|coordinator| coordinator.state(PolicyVersion(0)).leases.cursor.0 == 5)
     };
     assert!((0..20_000).any(|_| is_granted()), "the coordinator is held while the disk works");
     assert!(answer.try_recv().is_err());

@@ -1,6 +1,7 @@
 //! The newest value of every metric, as Prometheus reads it.
 
 use super::catalog::{METRICS, Metric, Reading, Shape};
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -10,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// What comes before every name.
 const PREFIX: &str = "echo";
@@ -22,7 +23,7 @@ pub struct Latest(Arc<Mutex<BTreeMap<usize, Reading>>>);
 impl Latest {
     /// Replaces what these metrics said before.
     pub fn update(&self, readings: impl IntoIterator<Item = Reading>) {
-        self.readings().extend(readings.into_iter().map(|reading| (reading.index, reading)));
+        self.0.lock().extend(readings.into_iter().map(|reading| (reading.index, reading)));
     }
 
     /// Everything in the OpenMetrics text format, each line labelled with the run's name.
@@ -37,16 +38,11 @@ impl Latest {
         encode(&mut text, &registry)?;
         Ok(text)
     }
-
-    /// Readings are replaced one by one, so those behind a poisoned lock are as good as any.
-    fn readings(&self) -> MutexGuard<'_, BTreeMap<usize, Reading>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
 }
 
 impl Collector for Latest {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for reading in self.readings().values().filter(|reading| !reading.values.is_empty()) {
+        for reading in self.0.lock().values().filter(|reading| !reading.values.is_empty()) {
             encode_reading(&METRICS[reading.index], &reading.values, &mut encoder)?;
         }
         Ok(())

@@ -267,7 +267,7 @@ fn policies_that_nothing_is_admitted_under_are_let_go() {
     for version in [4, 6, 8] {
         publish(&audit, version, weights.clone());
     }
-    let held: Vec<u64> = lock(&audit.policies).by_version.keys().map(|version| version.0).collect();
+    let held: Vec<u64> = audit.policies.lock().by_version.keys().map(|version| version.0).collect();
     assert_eq!(held, [6, 8], "S = 3");
     let refused = audit.check(&honest).unwrap_err();
     assert!(
