@@ -6,10 +6,10 @@ use crate::harness::liar::Liar;
 use echo_protocol::net::{AddrProtocol, Multiaddr};
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::submission::{Answer, RefuseReason};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -17,7 +17,8 @@ use tokio::time::timeout;
 /// Who is not answered within this time counts as cut off.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 
-/// What members share: the way to the learner, the newest policy, and the account.
+/// What members share: the way to the learner, the newest policy, and the account. What is behind the
+/// locks is changed in single steps, so a panic elsewhere leaves it whole.
 pub(super) struct Scene {
     list: PathBuf,
     /// The newest policy, loaded once for all members.
@@ -44,7 +45,7 @@ impl Scene {
     /// learner, then straight. Heartbeats are the caller's:
     /// [`LearnerConnection::newest`](crate::harness::liar::LearnerConnection::newest) sends one.
     pub(super) async fn join(&self, secret: [u8; 32]) -> anyhow::Result<Liar> {
-        let found = lock(&self.learner).clone();
+        let found = self.learner.lock().clone();
         if let Some(address) = found {
             return Liar::meet(&address, secret).await;
         }
@@ -52,33 +53,33 @@ impl Scene {
         let learner = member.learner().peer();
         let known = member.host().known_addresses(learner).await;
         let address = known.into_iter().next().map(|address| address.with(AddrProtocol::P2p(learner)));
-        *lock(&self.learner) = address;
+        *self.learner.lock() = address;
         Ok(member)
     }
 
     /// The account of the attack, locked until the guard is dropped.
     pub(super) fn ledger(&self) -> MutexGuard<'_, AttackAccount> {
-        lock(&self.ledger)
+        self.ledger.lock()
     }
 
     /// A frame that the learner has accepted from somebody else.
     pub(super) fn overheard(&self) -> Option<Vec<u8>> {
-        lock(&self.overheard).clone()
+        self.overheard.lock().clone()
     }
 
     /// Lets the others hear an accepted frame.
     pub(super) fn overhear(&self, frame: Vec<u8>) {
-        *lock(&self.overheard) = Some(frame);
+        *self.overheard.lock() = Some(frame);
     }
 
     /// Tells those who collude whom to vouch for.
     pub(super) fn befriend(&self, liar: PublicKey) {
-        lock(&self.friends).insert(liar);
+        self.friends.lock().insert(liar);
     }
 
     /// Whether this is a liar's key.
     pub(super) fn is_friend(&self, key: &PublicKey) -> bool {
-        lock(&self.friends).contains(key)
+        self.friends.lock().contains(key)
     }
 
     /// Says whether a flood is on.
@@ -90,11 +91,6 @@ impl Scene {
     pub(super) fn is_flooded(&self) -> bool {
         self.flooded.load(Ordering::Relaxed)
     }
-}
-
-/// What is behind these locks is changed in single steps, so a panic elsewhere leaves it whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The key of one of the members: `part` is what it does, `number` which of several it is,

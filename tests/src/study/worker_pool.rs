@@ -1,7 +1,7 @@
 //! Jobs shared among the machine's cores, each computing on one of them.
 
 use anyhow::Context;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Does `work` for every job; results in the order of the jobs. One thread a core takes the
@@ -20,7 +20,7 @@ pub(super) fn share<J: Sync, R: Send>(
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(index) else { return Ok(()) };
             let result = work(job).inspect_err(|_| next.store(jobs.len(), Ordering::Relaxed))?;
-            done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((index, result));
+            done.lock().push((index, result));
         }
     };
     std::thread::scope(|scope| {
@@ -33,7 +33,7 @@ pub(super) fn share<J: Sync, R: Send>(
             .into_iter()
             .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
-    let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut done = done.into_inner();
     done.sort_by_key(|(index, _)| *index);
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
