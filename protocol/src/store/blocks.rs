@@ -122,7 +122,7 @@ impl ChunkStore {
             return Some(bytes);
         }
         // Whoever holds the lock may be waiting for the disk.
-        let (file, tree) = self.shelf.try_lock().ok()?.opened(piece, block)?;
+        let (file, tree) = self.shelf.try_lock()?.opened(piece, block)?;
         let range = block_range(piece.length, block);
         let mut bytes = PooledBuffer::of((range.end - range.start) as usize);
         let read = read_cached_at(&file, bytes.as_mut(), range.start);
@@ -130,7 +130,7 @@ impl ChunkStore {
     }
 
     fn remembered(&self, piece: &Piece, block: u32) -> Option<Bytes> {
-        self.recent().get(&(piece.id, block))
+        self.recent.lock().get(&(piece.id, block))
     }
 
     /// A block's bytes: from memory, where they have been verified, or from disk, and then verified now.
@@ -209,19 +209,9 @@ impl ChunkStore {
         }
     }
 
-    fn rebuilding(&self) -> std::sync::MutexGuard<'_, super::Rebuilding> {
-        // Entries hold nothing but a lock each.
-        self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn remember(&self, piece: &Piece, block: u32, bytes: Bytes) {
         let length = bytes.len();
-        self.recent().insert((piece.id, block), bytes, length);
-    }
-
-    fn recent(&self) -> std::sync::MutexGuard<'_, super::Recent> {
-        // A cache of verified bytes: sound whatever happened to the thread that held it.
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.recent.lock().insert((piece.id, block), bytes, length);
     }
 }
 
