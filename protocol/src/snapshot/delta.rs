@@ -14,6 +14,9 @@
 //! A delta is good for any bytes of any lengths; it is *small* where little-endian numbers moved
 //! little. It names neither of the two chunks: whoever applies it knows both from the manifest, and
 //! checks the result against its content id.
+//!
+//! A delta begins with its kind and the bytes that belong to no whole number. What became of the
+//! numbers comes behind them: in `sparse` or in `byte_planes`.
 
 mod byte_planes;
 mod change_mask;
@@ -26,7 +29,7 @@ mod rans;
 mod sparse;
 
 use crate::run::tensor_type::TensorType;
-use elements::ElementLayout;
+use elements::{Element, ElementLayout};
 use encoding::DeltaReader;
 use std::borrow::Cow;
 
@@ -96,13 +99,23 @@ impl From<TensorType> for Width {
 pub fn encode(old: &[u8], new: &[u8], width: Width) -> Option<Vec<u8>> {
     let old = &fitted(old, new.len());
     let layout = ElementLayout::detect(old, new, width);
-    let mut delta = vec![header(DeltaKind::Sparse), layout.to_byte()];
-    if !sparse::encode(layout, old, new, &mut delta) {
-        delta.truncate(0);
-        delta.extend([header(DeltaKind::Planes), layout.to_byte()]);
-        byte_planes::encode(layout, old, new, &mut delta);
-    }
+    let delta = match layout.width {
+        Width::One => encode_as::<u8>(layout, old, new),
+        Width::Two => encode_as::<u16>(layout, old, new),
+        Width::Four => encode_as::<u32>(layout, old, new),
+    };
     (delta.len() * 100 <= new.len() * MAX_PERCENT).then_some(delta)
+}
+
+fn encode_as<E: Element>(layout: ElementLayout, old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut delta = vec![header(DeltaKind::Sparse), layout.to_byte()];
+    let elements = layout.write_loose(new, &mut delta);
+    let (old, new) = (&old[elements.clone()], &new[elements]);
+    if !sparse::encode::<E>(old, new, &mut delta) {
+        delta[0] = header(DeltaKind::Planes);
+        byte_planes::encode::<E>(old, new, &mut delta);
+    }
+    delta
 }
 
 /// The chunk of `out_len` bytes that `delta` makes of `old`, in place. Allocates what `old` is
@@ -118,11 +131,24 @@ pub fn apply(old: Vec<u8>, delta: &[u8], out_len: usize) -> Result<Vec<u8>, Delt
     let mut chunk = old;
     chunk.reserve_exact(out_len.saturating_sub(chunk.len()));
     chunk.resize(out_len, 0);
-    match kind {
-        DeltaKind::Sparse => sparse::apply(layout, &mut chunk, &mut reader)?,
-        DeltaKind::Planes => byte_planes::apply(layout, &mut chunk, &mut reader)?,
+    let elements = layout.read_loose(&mut chunk, &mut reader)?;
+    match layout.width {
+        Width::One => apply_as::<u8>(kind, elements, &mut reader)?,
+        Width::Two => apply_as::<u16>(kind, elements, &mut reader)?,
+        Width::Four => apply_as::<u32>(kind, elements, &mut reader)?,
     }
     if reader.is_empty() { Ok(chunk) } else { Err(DeltaError::Damaged("further bytes behind its end")) }
+}
+
+fn apply_as<E: Element>(
+    kind: DeltaKind,
+    elements: &mut [u8],
+    reader: &mut DeltaReader<'_>,
+) -> Result<(), DeltaError> {
+    match kind {
+        DeltaKind::Sparse => sparse::apply::<E>(elements, reader),
+        DeltaKind::Planes => byte_planes::apply::<E>(elements, reader),
+    }
 }
 
 /// Which kind of delta it is.

@@ -5,9 +5,9 @@
 //! number, its length, and as many bytes: a zstd frame; or the plane itself when that is no longer;
 //! length 0 stands for a plane of zeros.
 
-use super::elements::{Element, ElementLayout};
+use super::DeltaError;
+use super::elements::Element;
 use super::encoding::{DeltaReader, push_number};
-use super::{DeltaError, Width};
 use zstd::bulk::{Compressor, Decompressor};
 
 /// Elements of a block.
@@ -15,30 +15,8 @@ const BLOCK: usize = 64 << 10;
 /// zstd's level: the planes are Huffman-coded noise or runs, on which higher levels gain nothing.
 const LEVEL: i32 = 1;
 
-pub(super) fn encode(layout: ElementLayout, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
-    let elements = layout.write_loose(new, out);
-    let (old, new) = (&old[elements.clone()], &new[elements]);
-    match layout.width {
-        Width::One => encode_as::<u8>(old, new, out),
-        Width::Two => encode_as::<u16>(old, new, out),
-        Width::Four => encode_as::<u32>(old, new, out),
-    }
-}
-
-pub(super) fn apply(
-    layout: ElementLayout,
-    chunk: &mut [u8],
-    reader: &mut DeltaReader<'_>,
-) -> Result<(), DeltaError> {
-    let chunk = layout.read_loose(chunk, reader)?;
-    match layout.width {
-        Width::One => apply_as::<u8>(chunk, reader),
-        Width::Two => apply_as::<u16>(chunk, reader),
-        Width::Four => apply_as::<u32>(chunk, reader),
-    }
-}
-
-fn encode_as<E: Element>(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
+/// Appends how the elements of `old` become those of `new`.
+pub(super) fn encode<E: Element>(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     let mut zstd = Compressor::new(LEVEL).ok();
     let block = BLOCK * E::BYTES;
     let (mut differences, mut plane) = (vec![0u32; BLOCK], vec![0; BLOCK]);
@@ -67,10 +45,11 @@ fn push_plane(plane: &[u8], zstd: Option<&mut Compressor<'_>>, out: &mut Vec<u8>
     out.extend_from_slice(stored);
 }
 
-fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut DeltaReader<'_>) -> Result<(), DeltaError> {
+/// Makes the new elements of the old ones, in place.
+pub(super) fn apply<E: Element>(elements: &mut [u8], reader: &mut DeltaReader<'_>) -> Result<(), DeltaError> {
     let mut zstd = Decompressor::new().map_err(|_| DeltaError::Damaged("no memory for zstd"))?;
     let (mut differences, mut plane) = (vec![0u32; BLOCK], vec![0; BLOCK]);
-    for block in chunk.chunks_mut(BLOCK * E::BYTES) {
+    for block in elements.chunks_mut(BLOCK * E::BYTES) {
         let count = block.len() / E::BYTES;
         let (differences, plane) = (&mut differences[..count], &mut plane[..count]);
         differences.fill(0);

@@ -1,17 +1,17 @@
 //! The sparse form: which elements changed, and by how much.
 //!
-//! Header: the loose bytes; the number of changes; the [`Clock`]; the distribution of the gaps on
-//! it; the distributions of the differences, one for each speed of change. Then, entropy-coded, the
-//! gaps (a number, their length in bytes, comes first) and the differences: two codes, so that a
-//! processor can work on both at once.
+//! Header: the number of changes; the [`Clock`]; the distribution of the gaps on it; the
+//! distributions of the differences, one for each speed of change. Then, entropy-coded, the gaps (a
+//! number, their length in bytes, comes first) and the differences: two codes, so that a processor
+//! can work on both at once.
 
+use super::DeltaError;
 use super::change_mask::{BLOCK, Changed, blocks};
 use super::change_rates::Clock;
 use super::distributions::{Counts, Density, RansInterval, TOTAL_BITS};
-use super::elements::{Element, ElementLayout};
+use super::elements::Element;
 use super::encoding::{DeltaReader, push_number};
 use super::rans::{RansDecoder, RansEncoder};
-use super::{DeltaError, Width};
 
 /// Above one change in so many elements the dense form is faster, and hardly larger.
 const SPARSE: usize = 4;
@@ -35,32 +35,9 @@ struct Change {
     difference: u32,
 }
 
-/// Appends the delta; `false`, with some of it appended, when too much changed.
-pub(super) fn encode(layout: ElementLayout, old: &[u8], new: &[u8], out: &mut Vec<u8>) -> bool {
-    let elements = layout.write_loose(new, out);
-    let (old, new) = (&old[elements.clone()], &new[elements]);
-    match layout.width {
-        Width::One => encode_as::<u8>(old, new, out),
-        Width::Two => encode_as::<u16>(old, new, out),
-        Width::Four => encode_as::<u32>(old, new, out),
-    }
-}
-
-/// Makes the new chunk of the old one, in place.
-pub(super) fn apply(
-    layout: ElementLayout,
-    chunk: &mut [u8],
-    reader: &mut DeltaReader<'_>,
-) -> Result<(), DeltaError> {
-    let chunk = layout.read_loose(chunk, reader)?;
-    match layout.width {
-        Width::One => apply_as::<u8>(chunk, reader),
-        Width::Two => apply_as::<u16>(chunk, reader),
-        Width::Four => apply_as::<u32>(chunk, reader),
-    }
-}
-
-fn encode_as<E: Element>(old: &[u8], new: &[u8], out: &mut Vec<u8>) -> bool {
+/// Appends how the elements of `old` become those of `new`; `false`, with nothing appended, when
+/// too many changed.
+pub(super) fn encode<E: Element>(old: &[u8], new: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(changed) = Changed::find::<E>(old, new, old.len() / E::BYTES / SPARSE) else { return false };
     push_number(changed.count() as u32, out);
     if changed.count() == 0 {
@@ -123,7 +100,8 @@ fn write_changes(changes: &[Change], out: &mut Vec<u8>) {
     what.finish(out);
 }
 
-fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut DeltaReader<'_>) -> Result<(), DeltaError> {
+/// Makes the new elements of the old ones, in place.
+pub(super) fn apply<E: Element>(elements: &mut [u8], reader: &mut DeltaReader<'_>) -> Result<(), DeltaError> {
     let count = reader.number()?;
     if count == 0 {
         return Ok(());
@@ -134,7 +112,7 @@ fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut DeltaReader<'_>) -> Resul
     let differences = differences.collect::<Result<Vec<_>, _>>()?;
     let when = reader.number()? as usize;
     let (mut when, mut what) = (RansDecoder::new(reader.take(when)?)?, RansDecoder::new(reader.rest())?);
-    let mut rest = chunk;
+    let mut rest = elements;
     for _ in 0..count {
         let (at, before) = next_change::<E>(rest, &clock, &gaps, &mut when)?;
         rest = &mut rest[at * E::BYTES..];
