@@ -9,11 +9,13 @@
 mod agreement;
 #[path = "gpu/caches.rs"]
 mod caches;
+#[path = "common/checks.rs"]
+mod checks;
 #[path = "gpu/draws.rs"]
 mod draws;
 #[path = "gpu/generation.rs"]
 mod generation;
-#[path = "gpu/models.rs"]
+#[path = "common/models.rs"]
 mod models;
 #[path = "gpu/prompts.rs"]
 mod prompts;
@@ -86,8 +88,7 @@ fn main() -> ExitCode {
             Ok(())
         })
     };
-    let no_vectors =
-        agreement::vectors().is_none().then_some("no vectors at $ECHO_VECTORS or ../shared/data");
+    let no_vectors = checks::vectors().is_none().then_some("no vectors at $ECHO_VECTORS or ../shared/data");
     let subgroups = adapter.as_ref().is_none_or(|adapter| adapter.subgroups);
     let mut trials: Vec<_> = once.iter().map(|(name, test)| trial(name, !subgroups, *test, None)).collect();
     for without_subgroups in [false, true] {

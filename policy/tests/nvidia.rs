@@ -9,13 +9,15 @@
 mod agreement;
 #[path = "nvidia/caches.rs"]
 mod caches;
+#[path = "common/checks.rs"]
+mod checks;
 #[path = "nvidia/draws.rs"]
 mod draws;
 #[path = "nvidia/emulator.rs"]
 mod emulator;
 #[path = "nvidia/generation.rs"]
 mod generation;
-#[path = "nvidia/models.rs"]
+#[path = "common/models.rs"]
 mod models;
 #[path = "nvidia/nvrtc.rs"]
 mod nvrtc;
@@ -51,8 +53,7 @@ fn main() -> ExitCode {
             Trial::test(format!("{name}: {lacking}"), || Ok(())).with_ignored_flag(true)
         }
     };
-    let no_vectors =
-        agreement::vectors().is_none().then_some("no vectors at $ECHO_VECTORS or ../shared/data");
+    let no_vectors = checks::vectors().is_none().then_some("no vectors at $ECHO_VECTORS or ../shared/data");
     let vectors = trial("the model vectors hold", agreement::the_model_vectors_hold, no_vectors);
     let tests =
         [agreement::TESTS, caches::TESTS, draws::TESTS, generation::TESTS, prompts::TESTS, trouble::TESTS]

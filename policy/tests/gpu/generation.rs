@@ -8,8 +8,8 @@ use echo_policy::generation::{
     SampleRequest, Ticket, Want, score,
 };
 use echo_policy::model::weights::Weights;
-use echo_policy::sampling::SamplingParams;
 
+use crate::checks::request;
 use crate::models::{self, Model};
 use crate::{Opener, Test};
 
@@ -24,19 +24,6 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         a_generation_goes_on_with_the_pages_that_there_are,
     ),
 ];
-
-fn request(prompt: &[u32], samples: u32, max_new_tokens: u32) -> SampleRequest {
-    SampleRequest {
-        prompt: prompt.to_vec(),
-        seed: [prompt.len() as u8; 32],
-        samples,
-        stop_ids: vec![3],
-        stop_strings: None,
-        limits: vec![],
-        max_heard: 0,
-        params: SamplingParams::unbiased(max_new_tokens),
-    }
-}
 
 fn requests() -> Vec<SampleRequest> {
     vec![

@@ -10,8 +10,8 @@ use echo_policy::generation::{
 };
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
-use echo_policy::sampling::SamplingParams;
 
+use crate::checks::request;
 use crate::emulator::Program;
 use crate::models::{self, Model};
 use crate::{Emulator, Test};
@@ -31,19 +31,6 @@ type Cuda = Policy<CudaBackend>;
 fn policy(device: &Arc<CudaDevice>, model: &Model, version: u64, precision: Precision) -> Arc<Cuda> {
     let backend = CudaBackend::load(device, &model.config, &model.weights, precision).unwrap();
     Arc::new(Policy::new(version, backend))
-}
-
-fn request(prompt: &[u32], samples: u32, max_new_tokens: u32) -> SampleRequest {
-    SampleRequest {
-        prompt: prompt.to_vec(),
-        seed: [prompt.len() as u8; 32],
-        samples,
-        stop_ids: vec![3],
-        stop_strings: None,
-        limits: vec![],
-        max_heard: 0,
-        params: SamplingParams::unbiased(max_new_tokens),
-    }
 }
 
 fn requests() -> Vec<SampleRequest> {
