@@ -5,6 +5,7 @@
 //! AdamW: what PyTorch does in `tests/peers/torch_step.py`.
 
 use super::memory;
+use crate::harness::processes::last_line;
 use crate::harness::statistics;
 use anyhow::{Context, ensure};
 use candle_core::Device;
@@ -17,7 +18,7 @@ use echo_policy::model::weights::Weights;
 use echo_policy::training::decoder::{Activations, Decoder, Gradients};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 /// Bytes of a parameter's gradient and of its two moments, which are held from the first step on.
@@ -68,16 +69,7 @@ impl StepFigures {
 /// The steps of `setting`, in a process of their own.
 pub(super) fn measure(setting: &StepSetting) -> anyhow::Result<StepFigures> {
     let this = std::env::current_exe().context("where this program lies")?;
-    report(Command::new(this).arg("train-step").arg(serde_json::to_string(setting)?))
-}
-
-/// What a process says in the last line of its output.
-pub(super) fn report(command: &mut Command) -> anyhow::Result<StepFigures> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "{:?} ended with {}", command.get_program(), output.status);
-    let text = String::from_utf8(output.stdout)?;
-    let last = text.lines().last().context("it said nothing")?;
-    Ok(serde_json::from_str(last)?)
+    last_line(Command::new(this).arg("train-step").arg(serde_json::to_string(setting)?))
 }
 
 /// Medians of each figure.

@@ -5,6 +5,7 @@
 
 use super::step::{self, Split, StepFigures, StepSetting};
 use crate::harness::machine;
+use crate::harness::processes::last_line;
 use crate::output::console::{CommandReport, Console};
 use anyhow::{Context, ensure};
 use echo_policy::training::decoder::Activations;
@@ -51,7 +52,7 @@ pub fn run(bench: &TrainBench, console: &Console) -> anyhow::Result<CommandRepor
         ours.push(step::measure(&setting)?);
         if let Some(python) = &bench.python {
             let steps = bench.steps.to_string();
-            torch.push(step::report(Command::new(python).args(["-c", TORCH, &steps])).context(
+            torch.push(last_line::<StepFigures>(Command::new(python).args(["-c", TORCH, &steps])).context(
                 "the peer needs a Python with torch and transformers: make one with `python3 -m venv torch-venv && \
                  torch-venv/bin/pip install torch transformers`, and name it with --python torch-venv/bin/python",
             )?);

@@ -1,10 +1,12 @@
 //! Child processes on a leash: whatever the lab starts, it stops, however it ends itself.
 
+mod ask;
 mod error;
 mod group;
 mod interrupt;
 mod log;
 
+pub(crate) use ask::{last_line, printed, runs, succeeds};
 pub use error::ProcessError;
 pub use interrupt::{interruptible, to_its_end};
 pub use log::LOG_TAIL_LINES;

@@ -3,13 +3,12 @@
 mod nvrtc;
 pub(crate) mod wheels;
 
-use crate::harness::processes::{Process, ProcessOutput};
+use crate::harness::processes::{Process, ProcessOutput, runs, succeeds};
 use crate::output::console::Console;
 use anyhow::{Context as _, bail};
 use echo_policy::generation::wgpu::adapters;
 use std::env;
-use std::ffi::OsString;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// Installing through apt ends within this time.
@@ -65,7 +64,9 @@ pub const REQUIREMENTS: &[Requirement] = &[
         why: "it fetches NVIDIA's compiler, with which tests compile kernels for GPUs",
         optional: true,
         apt: &["python3-pip"],
-        probe: || !cfg!(target_os = "linux") || succeeds("python3", &["-m", "pip", "--version"]),
+        probe: || {
+            !cfg!(target_os = "linux") || succeeds(Command::new("python3").args(["-m", "pip", "--version"]))
+        },
     },
     Requirement {
         name: "a Vulkan adapter",
@@ -164,26 +165,13 @@ fn has_c_compiler() -> bool {
 /// Elsewhere than on Linux there is no sandbox, and nothing to run in it.
 fn has_language(tool: &str) -> bool {
     // Go does not know `--version`.
-    !cfg!(target_os = "linux") || runs_with(tool, if tool == "go" { "version" } else { "--version" })
+    !cfg!(target_os = "linux")
+        || succeeds(Command::new(tool).arg(if tool == "go" { "version" } else { "--version" }))
 }
 
 /// Elsewhere than on Linux, and without root, there is no use for them.
 fn has_network_tools() -> bool {
     !cfg!(target_os = "linux") || !is_root() || crate::harness::netns::obstacle(true).is_none()
-}
-
-fn runs(program: impl Into<OsString>) -> bool {
-    runs_with(program, "--version")
-}
-
-fn runs_with(program: impl Into<OsString>, argument: &str) -> bool {
-    succeeds(program, &[argument])
-}
-
-fn succeeds(program: impl Into<OsString>, arguments: &[&str]) -> bool {
-    let mut command = Command::new(program.into());
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 fn is_root() -> bool {

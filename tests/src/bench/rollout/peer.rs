@@ -2,6 +2,7 @@
 
 use super::task::{RaceRates, RaceTask};
 use crate::harness::cargo::workspace_root;
+use crate::harness::processes::printed;
 use anyhow::{Context as _, bail, ensure};
 use echo_policy::model::precision::Precision;
 use serde::Serialize;
@@ -172,9 +173,7 @@ pub(crate) fn reports(command: &mut Command, threads: usize) -> anyhow::Result<V
     for name in ["RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
         command.env(name, threads.to_string());
     }
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "{:?} ended with {}", command.get_program(), output.status);
-    let text = String::from_utf8(output.stdout)?;
+    let text = printed(command)?;
     let lines = text.lines().filter(|line| line.starts_with('{'));
     Ok(lines.map(serde_json::from_str).collect::<Result<_, _>>()?)
 }

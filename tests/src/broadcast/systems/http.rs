@@ -6,13 +6,12 @@ use crate::broadcast::policies::Policies;
 use crate::broadcast::race::{Race, System};
 use crate::broadcast::site::Site;
 use crate::broadcast::site::links::SOURCE;
-use crate::harness::processes::{Process, ProcessOutput};
+use crate::harness::processes::{Process, ProcessOutput, runs};
 use anyhow::{Context as _, bail, ensure};
 use echo_protocol::program::clock;
 use echo_protocol::wire::time::UnixMillis;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The port of the web server, on the source.
@@ -129,13 +128,6 @@ impl System for HttpStar {
     fn account(&mut self) -> anyhow::Result<SystemAccount> {
         Ok(SystemAccount { duplicate_share: Some(0.0), ..SystemAccount::default() })
     }
-}
-
-/// Whether a program is there.
-pub(crate) fn runs(program: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg("--version").stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 /// When a file was last written.

@@ -5,10 +5,10 @@ use crate::broadcast::policies::Policies;
 use crate::broadcast::race::{Race, System};
 use crate::broadcast::site::Site;
 use crate::broadcast::site::links::SOURCE;
-use crate::broadcast::systems::http::{runs, same_files};
+use crate::broadcast::systems::http::same_files;
 use crate::broadcast::systems::json_lines::JsonLines;
 use crate::harness::cargo::workspace_root;
-use crate::harness::processes::{Process, ProcessOutput};
+use crate::harness::processes::{Process, ProcessOutput, runs, succeeds};
 use anyhow::{Context as _, ensure};
 use echo_protocol::program::clock;
 use echo_protocol::wire::time::UnixMillis;
@@ -227,7 +227,5 @@ async fn install() -> anyhow::Result<PathBuf> {
 }
 
 fn has_libtorrent(python: &Path) -> bool {
-    let mut command = Command::new(python);
-    command.args(["-c", "import libtorrent"]).stderr(std::process::Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    succeeds(Command::new(python).args(["-c", "import libtorrent"]))
 }

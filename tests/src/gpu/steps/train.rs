@@ -6,13 +6,14 @@ use super::{GpuStepOutcome, StepOptions};
 use crate::gpu::kit;
 use crate::gpu::libraries::OF_OTHERS;
 use crate::harness::binaries::Binaries;
+use crate::harness::processes::{last_line, succeeds};
 use crate::models::random_weights::make;
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use echo_policy::bench_models::Size;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// PyTorch's side; its arguments are a setting as JSON.
 const TORCH: &str = include_str!("../../../peers/torch_train.py");
@@ -119,7 +120,7 @@ fn ours(
     for (flag, number) in [("--sequences", sequences), ("--length", length), ("--steps", STEPS)] {
         learner.arg(flag).arg(number.to_string());
     }
-    last_line(learner)
+    last_line(&mut learner)
 }
 
 /// What PyTorch's process reports of the same steps, with its TFLOP/s.
@@ -129,7 +130,7 @@ fn peer(options: &StepOptions, model: &Path, sequences: usize, length: usize) ->
     });
     let mut python = python();
     python.args(["-c", TORCH, &setting.to_string()]);
-    let mut found = last_line(python)?;
+    let mut found = last_line::<Value>(&mut python)?;
     let config = echo_policy::model::config::ModelConfig::from_file(&model.join("config.json"))?;
     let (count, length) = (sequences as u64, length as u64);
     let work = echo_policy::training::flops::ScoringWork {
@@ -140,13 +141,6 @@ fn peer(options: &StepOptions, model: &Path, sequences: usize, length: usize) ->
     let seconds = found["step_s"].as_f64().context("no step_s")?;
     found["tflops"] = json!(config.training_flops(&work) / seconds / 1e12);
     Ok(found)
-}
-
-fn last_line(mut command: Command) -> anyhow::Result<Value> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "{:?} ended with {}; see the log", command.get_program(), output.status);
-    let text = String::from_utf8(output.stdout)?;
-    Ok(serde_json::from_str(text.lines().last().context("it said nothing")?)?)
 }
 
 /// Python, with its own libraries.
@@ -161,7 +155,5 @@ pub(super) fn python() -> Command {
 
 /// Whether Python has what the peers need.
 pub(super) fn has_torch() -> bool {
-    let mut python = python();
-    python.args(["-c", "import torch, transformers"]).stdin(Stdio::null());
-    python.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    succeeds(python().args(["-c", "import torch, transformers"]))
 }

@@ -1,6 +1,7 @@
 //! Calls of `ip`, `tc` and `nft`.
 
 use super::NetnsError;
+use crate::harness::processes::succeeds;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -14,16 +15,11 @@ pub(super) fn obstacle(nat: bool) -> Option<NetnsError> {
         return Some(NetnsError::NotRoot);
     }
     let tools = [("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables")];
-    let needed = tools.into_iter().filter(|(program, _)| nat || *program != "nft");
-    needed
+    tools
+        .into_iter()
+        .filter(|(program, _)| nat || *program != "nft")
+        .find(|(program, _)| !succeeds(Command::new(program).arg("-V")))
         .map(|(program, package)| NetnsError::NoTool { program, package })
-        .find(|missing| matches!(missing, NetnsError::NoTool { program, .. } if !runs(program)))
-}
-
-fn runs(program: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg("-V").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 /// Calls `ip` with the words of `line`; returns what it printed.
