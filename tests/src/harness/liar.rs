@@ -12,6 +12,7 @@ mod learner;
 mod work;
 
 pub use consumer::receive;
+pub(crate) use corrupt_parent::say;
 pub use corrupt_parent::{ROTTEN, RottenParent};
 pub use envelope::Envelope;
 pub use learner::{HeartbeatNews, LearnerConnection};

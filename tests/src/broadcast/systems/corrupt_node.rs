@@ -2,7 +2,7 @@
 //! and answers whatever it is asked for with noise of the right length.
 
 use crate::broadcast::site::links::seed_of;
-use crate::harness::liar::{LearnerConnection, enter};
+use crate::harness::liar::{LearnerConnection, enter, say};
 use echo_protocol::net::snapshots::frames;
 use echo_protocol::net::snapshots::frames::{LEAF_BYTES, MAX_NEWS, PullMessage, ServeMessage};
 use echo_protocol::net::{Stream, protocol_names};
@@ -10,7 +10,6 @@ use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::snapshot::blocks::{BlockMask, block_count, block_range};
 use echo_protocol::snapshot::manifest::{Manifest, Piece, PieceIndex};
 use echo_protocol::wire::identity::NodeKey;
-use futures::AsyncWriteExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,7 +74,7 @@ async fn lie(stream: Stream, learner: &LearnerConnection) -> anyhow::Result<()> 
         Some((index, BlockMask::all(block_count(length))))
     });
     for news in all.collect::<Vec<_>>().chunks(MAX_NEWS) {
-        send(&mut writing, &ServeMessage::Have { news: news.to_vec() }, &[]).await?;
+        say(&mut writing, &ServeMessage::Have { news: news.to_vec() }, &[]).await?;
     }
     while let Some((ask, _)) = frames::read::<PullMessage>(&mut reading).await? {
         let PullMessage::Request { piece, blocks, tree } = ask else { continue };
@@ -85,7 +84,7 @@ async fn lie(stream: Stream, learner: &LearnerConnection) -> anyhow::Result<()> 
             let range = block_range(length, block);
             let noise = leaves as usize * LEAF_BYTES + (range.end - range.start) as usize;
             let answer = ServeMessage::Block { piece, block, leaves };
-            send(&mut writing, &answer, &vec![0x5a; noise]).await?;
+            say(&mut writing, &answer, &vec![0x5a; noise]).await?;
         }
     }
     Ok(())
@@ -99,16 +98,4 @@ async fn manifest(learner: &LearnerConnection, version: PolicyVersion) -> anyhow
         }
         tokio::time::sleep(PAUSE).await;
     }
-}
-
-async fn send(
-    writing: &mut (impl futures::AsyncWrite + Unpin),
-    answer: &ServeMessage,
-    payload: &[u8],
-) -> anyhow::Result<()> {
-    let mut frame = Vec::new();
-    frames::put_head(&mut frame, answer, payload.len())?;
-    frame.extend_from_slice(payload);
-    writing.write_all(&frame).await?;
-    Ok(writing.flush().await?)
 }

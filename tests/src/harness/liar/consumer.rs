@@ -1,13 +1,12 @@
 //! Receiving chunks as a consumer does, and believing nothing.
 
-use super::PATIENCE;
+use super::{PATIENCE, say};
 use echo_protocol::net::snapshots::frames;
 use echo_protocol::net::snapshots::frames::{PullMessage, ServeMessage};
-use echo_protocol::net::{Host, PeerId, Stream, protocol_names};
+use echo_protocol::net::{Host, PeerId, protocol_names};
 use echo_protocol::snapshot::blocks::{BlockMask, block_count, block_range};
 use echo_protocol::snapshot::manifest::{Manifest, PieceIndex};
 use echo_protocol::wire::content_id::ChunkIndex;
-use futures::AsyncWriteExt as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -26,15 +25,16 @@ pub async fn receive(
     manifest: &Manifest,
 ) -> anyhow::Result<BTreeMap<ChunkIndex, Vec<u8>>> {
     let mut stream = timeout(PATIENCE, host.open_stream(parent, protocol_names::CHUNKS)).await??;
-    say(&mut stream, &PullMessage::Hello { version: manifest.version, manifest: manifest.id() }).await?;
+    let hello = PullMessage::Hello { version: manifest.version, manifest: manifest.id() };
+    say(&mut stream, &hello, &[]).await?;
     let mut parts: BTreeMap<u32, (BlockMask, Vec<u8>)> = BTreeMap::new();
     for index in 0..manifest.chunks.len() as u32 {
         let length = length(manifest, index);
         let blocks = BlockMask::all(block_count(length));
-        say(&mut stream, &PullMessage::Request { piece: PieceIndex(index), blocks, tree: false }).await?;
+        let request = PullMessage::Request { piece: PieceIndex(index), blocks, tree: false };
+        say(&mut stream, &request, &[]).await?;
         parts.insert(index, (blocks, vec![0; length as usize]));
     }
-    stream.flush().await?;
     while parts.values().any(|(missing, _)| !missing.is_empty()) {
         // A parent that drops the stream resets it: that is an end like any other.
         let Ok(Ok(Some((answer, payload)))) =
@@ -64,10 +64,4 @@ pub async fn receive(
 fn length(manifest: &Manifest, index: u32) -> u64 {
     let range = manifest.chunk_range(ChunkIndex(index));
     range.end - range.start
-}
-
-async fn say(stream: &mut Stream, ask: &PullMessage) -> anyhow::Result<()> {
-    let mut frame = Vec::new();
-    frames::put_head(&mut frame, ask, 0)?;
-    Ok(stream.write_all(&frame).await?)
 }

@@ -10,7 +10,8 @@ use echo_protocol::snapshot::blocks::{BLOCK_BYTES, BlockMask, BlockTree, block_c
 use echo_protocol::snapshot::manifest::PieceIndex;
 use echo_protocol::wire::content_id::ChunkIndex;
 use echo_protocol::wire::identity::PublicKey;
-use futures::AsyncWriteExt as _;
+use futures::{AsyncWrite, AsyncWriteExt as _};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::timeout;
 
@@ -87,10 +88,15 @@ impl RottenParent {
     }
 }
 
-async fn say(stream: &mut Stream, answer: &ServeMessage, payload: &[u8]) -> anyhow::Result<()> {
+/// Sends a frame of the protocol for chunks.
+pub(crate) async fn say(
+    to: &mut (impl AsyncWrite + Unpin),
+    header: &impl Serialize,
+    payload: &[u8],
+) -> anyhow::Result<()> {
     let mut frame = Vec::new();
-    frames::put_head(&mut frame, answer, payload.len())?;
+    frames::put_head(&mut frame, header, payload.len())?;
     frame.extend_from_slice(payload);
-    stream.write_all(&frame).await?;
-    Ok(stream.flush().await?)
+    to.write_all(&frame).await?;
+    Ok(to.flush().await?)
 }
