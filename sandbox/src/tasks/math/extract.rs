@@ -248,6 +248,24 @@ fn announced<'a>(
     }
 }
 
+/// Tries `target` at every place of a text, as a search that never goes back over what it found.
+fn everywhere<'a>(
+    text: &str,
+    target: impl Fn(usize) -> Option<(Found<'a>, usize)>,
+    all: &mut Vec<Match<'a>>,
+) {
+    let mut at = 0;
+    while at <= text.len() {
+        match text.is_char_boundary(at).then(|| target(at)).flatten() {
+            Some((found, end)) => {
+                all.push(Match { start: at, end, found });
+                at = end.max(at + 1);
+            }
+            None => at += 1,
+        }
+    }
+}
+
 /// The places from `at` on, up to `most` characters later, in order; `lines` says whether
 /// line ends are passed.
 fn within(text: &str, at: usize, most: usize, lines: bool) -> Vec<usize> {

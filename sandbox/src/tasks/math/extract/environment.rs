@@ -3,7 +3,8 @@
 use std::cell::Cell;
 
 use super::{
-    AFTER_ANSWER, Anchor, Formula, Found, Match, after_colon, after_is, announced, hoped, skip_space, within,
+    AFTER_ANSWER, Anchor, Formula, Found, Match, after_colon, after_is, announced, everywhere, hoped,
+    skip_space, within,
 };
 
 /// So many formulas may be joined by "and", "or" or commas.
@@ -30,13 +31,14 @@ pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>
         Anchor::Colon => announced(text, "answer:", |at| within(text, at, AFTER_ANSWER, true), target, all),
         Anchor::Answer => announced(text, "answer", |at| within(text, at, AFTER_ANSWER, true), target, all),
         Anchor::Start => {}
-        Anchor::Anywhere => scan.everywhere(all),
+        Anchor::Anywhere => everywhere(text, target, all),
     }
 }
 
 /// Finds the formulas with a frame in them, and what is framed outside of formulas.
 pub(super) fn boxed<'a>(text: &'a str, all: &mut Vec<Match<'a>>) {
-    Scan::new(text, true).everywhere(all);
+    let scan = Scan::new(text, true);
+    everywhere(text, |at| scan.joined(at), all);
     // Where a frame outside of a formula ends is found later.
     if let Some(start) = text.find(FRAME)
         && let Some(end) = text.rfind('}')
@@ -91,19 +93,6 @@ impl<'a> Scan<'a> {
             line: Finder::new(text, "\n"),
             frame: Finder::new(text, FRAME),
             brace: Finder::new(text, "}"),
-        }
-    }
-
-    fn everywhere(&self, all: &mut Vec<Match<'a>>) {
-        let mut at = 0;
-        while at < self.text.len() {
-            match self.text.is_char_boundary(at).then(|| self.joined(at)).flatten() {
-                Some((found, end)) => {
-                    all.push(Match { start: at, end, found });
-                    at = end.max(at + 1);
-                }
-                None => at += 1,
-            }
         }
     }
 

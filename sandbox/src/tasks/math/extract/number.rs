@@ -1,7 +1,8 @@
 //! Numbers and arithmetic without any delimiters.
 
 use super::{
-    AFTER_ANSWER, AFTER_FINAL_ANSWER, Anchor, Found, Match, after_colon, after_is, announced, hoped, within,
+    AFTER_ANSWER, AFTER_FINAL_ANSWER, Anchor, Found, Match, after_colon, after_is, announced, everywhere,
+    hoped, within,
 };
 
 /// The longest arithmetic that is looked at, in bytes.
@@ -24,23 +25,6 @@ pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>
         Anchor::Anywhere => {
             everywhere(text, |at| arithmetic(text, at), all);
             everywhere(text, |at| number(text, at), all);
-        }
-    }
-}
-
-fn everywhere<'a>(
-    text: &str,
-    target: impl Fn(usize) -> Option<(Found<'a>, usize)>,
-    all: &mut Vec<Match<'a>>,
-) {
-    let mut at = 0;
-    while at <= text.len() {
-        match text.is_char_boundary(at).then(|| target(at)).flatten() {
-            Some((found, end)) => {
-                all.push(Match { start: at, end, found });
-                at = end.max(at + 1);
-            }
-            None => at += 1,
         }
     }
 }
