@@ -10,3 +10,8 @@
 
 pub mod backends;
 pub mod vectors;
+
+/// The larger of two differences, where NaN is larger than everything.
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+}

@@ -23,6 +23,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::larger;
 use crate::generation::Backend;
 use crate::model::precision::Precision;
 use expected::ExpectedScores;
@@ -187,11 +188,6 @@ fn together(prompts: &[ClaimedPrompt]) -> usize {
         (*tokens <= TOGETHER_TOKENS).then_some(())
     });
     fits.count().max(1)
-}
-
-/// The larger of two numbers, where NaN is larger than everything.
-fn larger(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }
 
 #[cfg(test)]

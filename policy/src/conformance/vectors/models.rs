@@ -12,6 +12,7 @@ use std::path::Path;
 use candle_core::Device;
 
 use super::{VectorError, VectorReport};
+use crate::conformance::larger;
 use crate::generation::backend::MAX_CALL_TOKENS;
 use crate::generation::{Backend, CpuBackend, EngineError, Feed, Want};
 use crate::model::config::ModelConfig;
@@ -185,7 +186,7 @@ fn compare(report: &mut VectorReport, label: &str, case: &ModelCase, found: &Out
             report.fail(format!("{label}, {what}: {} values, {} expected", found.len(), expected.len()));
             continue;
         }
-        let worst = expected.iter().zip(found).map(|(e, f)| (e - f64::from(*f)).abs()).fold(0.0, nan_max);
+        let worst = expected.iter().zip(found).map(|(e, f)| (e - f64::from(*f)).abs()).fold(0.0, larger);
         report.measure(worst, tolerance, || format!("{label}, {what}"));
     }
 }
@@ -221,11 +222,6 @@ fn check_gradients(
         }
     }
     Ok(())
-}
-
-/// The larger of two differences, where NaN is larger than everything.
-fn nan_max(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }
 
 #[cfg(test)]
