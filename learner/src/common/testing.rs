@@ -1,4 +1,4 @@
-//! A tiny workload for the tests of this crate.
+//! A tiny workload for the tests of this crate, and peers.
 
 use crate::common::workload::Workload;
 use crate::config::{ModelSection, RunConfig, RunSection, TaskEntry, TinySection};
@@ -8,6 +8,7 @@ use crate::intake::buffer::BufferLimits;
 use crate::intake::coordinator::{Coordinator, CoordinatorConfig};
 use crate::intake::filter::Filter;
 use crate::intake::leases::LeaseConfig;
+use crate::reputation::network::NetworkPrefix;
 use crate::reputation::{Owners, RecordConfig};
 use crate::server::SharedState;
 use crate::storage::{MemoryStore, Store};
@@ -20,12 +21,25 @@ use echo_protocol::run::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerS
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::snapshot::manifest::TensorType;
-use echo_protocol::wire::identity::NodeKey;
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::signed::Signed;
 use echo_protocol::wire::time::UnixMillis;
 use echo_sandbox::task::files::TaskFiles;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// A peer; greater numbers make greater keys.
+pub(crate) fn key(number: u64) -> PublicKey {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    PublicKey::from_bytes(bytes)
+}
+
+/// A network, as the record of a peer in it keeps it.
+pub(crate) fn network(number: u8) -> Option<NetworkPrefix> {
+    Some(NetworkPrefix::of(Ipv4Addr::new(203, 0, number, 9).into()))
+}
 
 /// What the tasks of a learner of `workload` share, with a store in memory and without an audit.
 /// Leases never run out.

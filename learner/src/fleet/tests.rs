@@ -1,10 +1,10 @@
 use super::mesh::{SMALL_FLEET, SOURCE_PLACES};
 use super::*;
+use crate::common::testing::network;
 use echo_protocol::control::heartbeat::Reach;
 use echo_protocol::control::requests::MAX_NEIGHBOURS;
 use echo_protocol::dissemination::NeighbourRole;
 use echo_protocol::wire::content_id::ContentId;
-use std::net::Ipv4Addr;
 
 fn key(n: u32) -> PublicKey {
     PublicKey::from_bytes(*ContentId::of(&n.to_le_bytes()).as_bytes())
@@ -285,10 +285,6 @@ fn the_source_knows_whom_it_serves_first() {
 fn accuse(fleet: &mut Fleet, at: u64, node: PublicKey, peers: &[PublicKey]) {
     let uplinks = peers.iter().map(|peer| report(*peer, 0, 0, true)).collect();
     fleet.heartbeat(UnixMillis(at), node, Heartbeat { uplinks, ..beat() }).unwrap();
-}
-
-fn network(third: u8) -> Option<NetworkPrefix> {
-    Some(NetworkPrefix::of(Ipv4Addr::new(203, 0, third, 9).into()))
 }
 
 /// The nodes have a good record, each in a network of its own.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::common::testing::key;
 use crate::intake::leases::{LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError};
 use crate::storage::{MemoryStore, Store, Tree};
 use echo_protocol::run::charter::RunId;
@@ -11,12 +12,6 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 const MINUTE: u64 = 60_000;
-
-fn key(number: u64) -> PublicKey {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&number.to_be_bytes());
-    PublicKey::from_bytes(bytes)
-}
 
 fn at(millis: u64) -> UnixMillis {
     UnixMillis(millis)

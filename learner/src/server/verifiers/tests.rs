@@ -1,17 +1,7 @@
 use super::*;
+use crate::common::testing::{key, network};
 use crate::reputation::Owners;
 use echo_protocol::run::version::PolicyVersion;
-use std::net::Ipv4Addr;
-
-fn key(number: u64) -> PublicKey {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&number.to_be_bytes());
-    PublicKey::from_bytes(bytes)
-}
-
-fn network(number: u8) -> Option<NetworkPrefix> {
-    Some(NetworkPrefix::of(Ipv4Addr::new(203, 0, number, 9).into()))
-}
 
 fn empty(owners: Owners) -> State {
     let panel = Panel::new(PanelConfig { owners, ..PanelConfig::default() }, [7; 32]);

@@ -1,22 +1,12 @@
 use super::*;
-use std::net::Ipv4Addr;
+use crate::common::testing::{key, network};
 
 mod world;
 
 const WITHIN: u64 = 10_000;
 
-fn key(number: u64) -> PublicKey {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&number.to_be_bytes());
-    PublicKey::from_bytes(bytes)
-}
-
 fn group(number: u64) -> ContentId {
     ContentId::of(&number.to_le_bytes())
-}
-
-fn network(number: u8) -> Option<NetworkPrefix> {
-    Some(NetworkPrefix::of(Ipv4Addr::new(203, 0, number, 9).into()))
 }
 
 fn at(millis: u64) -> UnixMillis {
