@@ -2,15 +2,16 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "clippy knows tests and not their helpers")]
 
+#[path = "../../program_tests.rs"]
+mod program_tests;
+
+use program_tests::{Running, check_lost_answers, full};
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_echo-learner");
-const PATIENCE: Duration = Duration::from_secs(120);
 
 const RUN_FILE: &str = r#"
 task = "chain_sum"
@@ -32,50 +33,13 @@ schedule = { peak = 1e-4, decay = { shape = "constant" } }
 listen = ["/ip4/127.0.0.1/tcp/0"]
 "#;
 
-/// Ends its process, however the test ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    /// A learner on the run file and `more` of it, in `home`, whose log is a file there.
-    fn start(home: &Path, more: &str) -> Self {
-        fs::write(home.join("run.toml"), format!("{RUN_FILE}{more}")).unwrap();
-        let mut command = Command::new(PROGRAM);
-        command.args(["--log", "info,echo_learner=debug", "run", "--config"]).arg(home.join("run.toml"));
-        command.stderr(File::create(log(home)).unwrap());
-        Self(command.spawn().unwrap())
-    }
-
-    fn until(&mut self, what: &str, there: impl Fn() -> bool) {
-        let since = Instant::now();
-        while !there() {
-            assert_eq!(self.0.try_wait().unwrap(), None, "it ended before: {what}");
-            assert!(since.elapsed() < PATIENCE, "not in time: {what}");
-            sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.0.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    fn ended(&mut self) -> ExitStatus {
-        let since = Instant::now();
-        loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return status;
-            }
-            assert!(since.elapsed() < PATIENCE, "it does not end");
-            sleep(Duration::from_millis(20));
-        }
-    }
+/// A learner on the run file and `more` of it, in `home`, whose log is a file there.
+fn start(home: &Path, more: &str) -> Running {
+    fs::write(home.join("run.toml"), format!("{RUN_FILE}{more}")).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["--log", "info,echo_learner=debug", "run", "--config"]).arg(home.join("run.toml"));
+    command.stderr(File::create(log(home)).unwrap());
+    Running(command.spawn().unwrap())
 }
 
 fn log(home: &Path) -> PathBuf {
@@ -86,35 +50,15 @@ fn says(home: &Path, text: &str) -> bool {
     fs::read_to_string(log(home)).unwrap().contains(text)
 }
 
-fn full() -> File {
-    File::options().write(true).open("/dev/full").unwrap()
-}
-
-/// A pipe whose reader has left.
-fn abandoned() -> std::io::PipeWriter {
-    std::io::pipe().unwrap().1
-}
-
 #[test]
 fn a_command_whose_reader_left_ends_quietly_and_one_whose_answer_is_lost_says_so() {
     let home = tempfile::tempdir().unwrap();
     for command in [&["identity"][..], &["peers", "list"]] {
-        let run = |stdout: Stdio| {
-            let output = Command::new(PROGRAM)
-                .args(command)
-                .arg(home.path())
-                .stdout(stdout)
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap()
-                .wait_with_output()
-                .unwrap();
-            (output.status.code(), String::from_utf8(output.stderr).unwrap())
-        };
-        assert_eq!(run(abandoned().into()), (Some(0), String::new()), "{command:?}");
-        let (code, said) = run(full().into());
-        assert_eq!(code, Some(1), "{command:?}");
-        assert!(said.starts_with("echo-learner: ") && said.contains("No space left"), "{said}");
+        check_lost_answers("echo-learner", 1, || {
+            let mut asked = Command::new(PROGRAM);
+            asked.args(command).arg(home.path());
+            asked
+        });
         // Only a run has peers.
         fs::write(home.path().join("charter.cbor"), "").unwrap();
     }
@@ -142,7 +86,7 @@ fn signals_end_a_warm_up_at_once() {
     for (name, code) in [("-TERM", 143), ("-INT", 130)] {
         let home = tempfile::tempdir().unwrap();
         let warmup = "[warmup]\nupdates = 100000000\nbatch = 4\nlearning_rate = 1e-3\n";
-        let mut running = Running::start(home.path(), warmup);
+        let mut running = start(home.path(), warmup);
         running.until("warm-up", || says(home.path(), "warm-up update"));
         running.signal(name);
         assert_eq!(running.ended().code(), Some(code), "{name}");
@@ -155,7 +99,7 @@ fn signals_end_a_run_in_order_while_it_waits_for_groups_and_while_it_evaluates()
     let evaluates = ("[evaluation]\norders = 100000000\n", "next: Evaluate");
     for (name, (more, sign)) in [("-TERM", waits), ("-TERM", evaluates), ("-INT", evaluates)] {
         let home = tempfile::tempdir().unwrap();
-        let mut running = Running::start(home.path(), more);
+        let mut running = start(home.path(), more);
         running.until(sign, || says(home.path(), sign));
         running.signal(name);
         assert_eq!(running.ended().code(), Some(0), "{name} {more}");
