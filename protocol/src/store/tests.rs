@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 const CHUNK: u32 = 16 << 10;
 
-fn store() -> (TempDir, ChunkStore) {
+pub(super) fn store() -> (TempDir, ChunkStore) {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(dir.path()).unwrap();
     (dir, store)

@@ -2,22 +2,16 @@ use super::*;
 use crate::snapshot::blocks::BlockTree;
 use crate::snapshot::manifest::tests::with_deltas;
 use crate::snapshot::manifest::{Piece, PieceIndex};
+use crate::store::tests::store;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tempfile::TempDir;
-
-/// A store, and a manifest whose pieces are all in it: `chunks` chunks and as many deltas, all of
-/// them different in each version.
-fn store() -> (TempDir, ChunkStore) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = ChunkStore::open(dir.path()).unwrap();
-    (dir, store)
-}
 
 fn bytes(version: u64, at: u8, delta: bool) -> Vec<u8> {
     let length = if delta { 100 } else { 16 << 10 };
     (0..length).map(|i: usize| (i as u8) ^ at ^ (version as u8) << 4 ^ u8::from(delta) << 7).collect()
 }
 
+/// A manifest whose pieces are all in `store`: four chunks and as many deltas. All but the first of
+/// each differ from version to version.
 fn manifest(store: &ChunkStore, version: u64) -> Arc<Manifest> {
     let mut manifest = with_deltas(version, 4, 100);
     for at in 0..4 {
