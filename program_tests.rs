@@ -54,8 +54,8 @@ pub(crate) fn full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
 
-/// Checks that a command whose reader has left ends quietly, and that one whose answer is lost says so
-/// and ends with `failed`.
+/// Checks that a command whose reader has left ends quietly, and that one whose answer is lost says
+/// so and ends with `failed`.
 pub(crate) fn check_lost_answers(program: &str, failed: i32, command: impl Fn() -> Command) {
     let answer = |stdout: Stdio| {
         let child = command().stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
