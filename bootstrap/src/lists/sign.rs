@@ -114,9 +114,9 @@ mod tests {
     const NOW: UnixMillis = UnixMillis(1_000_000_000);
     const PEER: &str = "/ip4/127.0.0.1/tcp/1/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN";
 
-    struct Desk(tempfile::TempDir);
+    struct ListFolder(tempfile::TempDir);
 
-    impl Desk {
+    impl ListFolder {
         fn path(&self, name: &str) -> PathBuf {
             self.0.path().join(name)
         }
@@ -130,30 +130,30 @@ mod tests {
 
     #[test]
     fn the_first_list_makes_the_key_and_later_ones_must_be_newer() {
-        let desk = Desk(tempfile::tempdir().unwrap());
-        let first = desk.sign(3, "expires = 2000000").unwrap();
+        let folder = ListFolder(tempfile::tempdir().unwrap());
+        let first = folder.sign(3, "expires = 2000000").unwrap();
         assert!(first.key_created && !first.unchanged);
-        assert!(first.summary(&desk.path("key"), NOW).contains("new signing key"));
-        assert_eq!(fs::read_to_string(desk.path("list")).unwrap(), first.text);
+        assert!(first.summary(&folder.path("key"), NOW).contains("new signing key"));
+        assert_eq!(fs::read_to_string(folder.path("list")).unwrap(), first.text);
 
-        let again = desk.sign(3, "expires = 2000000").unwrap();
+        let again = folder.sign(3, "expires = 2000000").unwrap();
         assert!(!again.key_created && again.unchanged);
         for (version, expiry) in [(3, "expires = 2000001"), (2, "expires = 2000000")] {
-            let refused = desk.sign(version, expiry);
+            let refused = folder.sign(version, expiry);
             assert!(matches!(refused, Err(ListError::Version { held: 3, .. })), "version {version}");
         }
-        assert_eq!(fs::read_to_string(desk.path("list")).unwrap(), first.text, "a refusal changes nothing");
-        assert_eq!(desk.sign(4, "expires_in = \"2h\"").unwrap().list.expires, 1_007_200);
+        assert_eq!(fs::read_to_string(folder.path("list")).unwrap(), first.text, "a refusal changes nothing");
+        assert_eq!(folder.sign(4, "expires_in = \"2h\"").unwrap().list.expires, 1_007_200);
     }
 
     #[test]
     fn nothing_but_a_list_of_the_same_keeper_is_replaced() {
-        let desk = Desk(tempfile::tempdir().unwrap());
-        fs::write(desk.path("list"), "my thesis").unwrap();
-        assert!(matches!(desk.sign(1, "expires_in = \"1d\""), Err(ListError::NotAList { .. })));
-        fs::remove_file(desk.path("list")).unwrap();
-        desk.sign(1, "expires_in = \"1d\"").unwrap();
-        fs::remove_file(desk.path("key")).unwrap();
-        assert!(matches!(desk.sign(2, "expires_in = \"1d\""), Err(ListError::OtherKeeper { .. })));
+        let folder = ListFolder(tempfile::tempdir().unwrap());
+        fs::write(folder.path("list"), "my thesis").unwrap();
+        assert!(matches!(folder.sign(1, "expires_in = \"1d\""), Err(ListError::NotAList { .. })));
+        fs::remove_file(folder.path("list")).unwrap();
+        folder.sign(1, "expires_in = \"1d\"").unwrap();
+        fs::remove_file(folder.path("key")).unwrap();
+        assert!(matches!(folder.sign(2, "expires_in = \"1d\""), Err(ListError::OtherKeeper { .. })));
     }
 }

@@ -34,8 +34,8 @@ pub(super) struct ThreadTeam {
 /// What the threads of a team share.
 #[derive(Default)]
 struct Common {
-    desk: Mutex<Desk>,
-    /// As [`Desk::number`], for those who wait for it to change.
+    state: Mutex<JobState>,
+    /// As [`JobState::number`], for those who wait for it to change.
     number: AtomicUsize,
     /// Threads besides the caller that are at the job.
     inside: AtomicUsize,
@@ -49,9 +49,9 @@ struct Common {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// Where threads find what to do.
+/// What threads do next, under the lock.
 #[derive(Default)]
-struct Desk {
+struct JobState {
     /// How often there was something new here.
     number: usize,
     /// The job that threads may come to. Its lifetime is that of the call of [`ThreadTeam::run`].
@@ -118,7 +118,7 @@ impl ThreadTeam {
         let common = &*self.common;
         // Whatever happens here, nobody comes any more and nobody is inside when this call ends.
         let end = Defer(|| {
-            common.desk.lock().order = None;
+            common.state.lock().order = None;
             common.progress.wait_until(|| common.inside.load(Ordering::SeqCst) == 0);
         });
         // SAFETY: only the lifetime changes. This call outlasts the threads that are inside, and
@@ -127,7 +127,7 @@ impl ThreadTeam {
         let phases = NonNull::from(self.phases.as_slice());
         let order = Order { job: NonNull::from(job), phases, threads: self.size() };
         if !self.threads.is_empty() {
-            common.order(|desk| desk.order = Some(order));
+            common.order(|state| state.order = Some(order));
         }
         common.work(0, order);
         drop(end);
@@ -140,7 +140,7 @@ impl ThreadTeam {
 
 impl Drop for ThreadTeam {
     fn drop(&mut self) {
-        self.common.order(|desk| desk.closed = true);
+        self.common.order(|state| state.closed = true);
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
@@ -151,12 +151,12 @@ fn start(index: usize, common: Arc<Common>) -> Option<JoinHandle<()>> {
 
 impl Common {
     /// Changes the job, and wakes the threads.
-    fn order(&self, change: impl FnOnce(&mut Desk)) {
-        let mut desk = self.desk.lock();
-        change(&mut desk);
-        desk.number += 1;
-        self.number.store(desk.number, Ordering::SeqCst);
-        drop(desk);
+    fn order(&self, change: impl FnOnce(&mut JobState)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        state.number += 1;
+        self.number.store(state.number, Ordering::SeqCst);
+        drop(state);
         self.ordered.notify();
     }
 
@@ -164,19 +164,19 @@ impl Common {
         let mut seen = 0;
         loop {
             self.ordered.wait_until(|| self.number.load(Ordering::SeqCst) != seen);
-            let desk = self.desk.lock();
-            seen = desk.number;
-            if desk.closed {
+            let state = self.state.lock();
+            seen = state.number;
+            if state.closed {
                 return;
             }
             // None where the others were done before this thread came.
-            let Some(order) = desk.order else { continue };
+            let Some(order) = state.order else { continue };
             self.inside.fetch_add(1, Ordering::SeqCst);
             let _leave = Defer(|| {
                 self.inside.fetch_sub(1, Ordering::SeqCst);
                 self.progress.notify();
             });
-            drop(desk);
+            drop(state);
             self.work(index, order);
         }
     }
