@@ -84,7 +84,7 @@ impl Verifier {
     /// Works until no policy will be installed any more.
     pub async fn run(mut self) {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut shelf = VersionCache::new(MAX_COPY_BYTES);
+        let mut cache = VersionCache::new(MAX_COPY_BYTES);
         let mut paused = LastMessage::default();
         loop {
             if self.policy.wait_for(Option::is_some).await.is_err() {
@@ -92,7 +92,7 @@ impl Verifier {
             }
             let before = self.checked();
             let error = match self.host.open_stream(self.learner, protocol_names::CHECKS).await {
-                Ok(stream) => self.converse(stream, &mut shelf).await,
+                Ok(stream) => self.converse(stream, &mut cache).await,
                 Err(error) => error.into(),
             };
             if matches!(error, VerifierError::NoPolicy) {
@@ -110,12 +110,12 @@ impl Verifier {
     }
 
     /// Receives and reports until either fails.
-    async fn converse(&mut self, stream: Stream, shelf: &mut VersionCache) -> VerifierError {
+    async fn converse(&mut self, stream: Stream, cache: &mut VersionCache) -> VerifierError {
         let (reader, writer) = stream.split();
         let (groups, queue) = mpsc::channel(CAPACITY as usize);
         let ended = tokio::select! {
             ended = receive(reader, groups) => ended,
-            ended = self.report(writer, queue, shelf) => ended,
+            ended = self.report(writer, queue, cache) => ended,
         };
         match ended {
             Ok(never) => match never {},
@@ -127,7 +127,7 @@ impl Verifier {
         &mut self,
         mut writer: impl AsyncWrite + Unpin,
         mut groups: mpsc::Receiver<Vec<u8>>,
-        shelf: &mut VersionCache,
+        cache: &mut VersionCache,
     ) -> Result<Infallible, VerifierError> {
         self.policy.mark_changed();
         loop {
@@ -138,12 +138,12 @@ impl Verifier {
                     changed.map_err(|_| VerifierError::NoPolicy)?;
                     let newest = self.policy.borrow_and_update().clone();
                     if let Some(newest) = newest {
-                        shelf.put(newest.weights.clone(), newest.tokenizer.clone());
+                        cache.put(newest.weights.clone(), newest.tokenizer.clone());
                     }
-                    VerifierMessage::Offer(Offer { capacity: CAPACITY, held: shelf.held() })
+                    VerifierMessage::Offer(Offer { capacity: CAPACITY, held: cache.held() })
                 }
                 group = groups.recv() => {
-                    let report = self.check(group.ok_or(VerifierError::Closed)?, shelf).await?;
+                    let report = self.check(group.ok_or(VerifierError::Closed)?, cache).await?;
                     VerifierMessage::Report(Signed::sign(&report, &self.key)?)
                 }
             };
@@ -151,9 +151,9 @@ impl Verifier {
         }
     }
 
-    async fn check(&self, group: Vec<u8>, shelf: &VersionCache) -> Result<Report, VerifierError> {
-        let (workload, shelf) = (self.workload.clone(), shelf.clone());
-        let checked = tokio::task::spawn_blocking(move || check::check(&workload, &shelf, &group));
+    async fn check(&self, group: Vec<u8>, cache: &VersionCache) -> Result<Report, VerifierError> {
+        let (workload, cache) = (self.workload.clone(), cache.clone());
+        let checked = tokio::task::spawn_blocking(move || check::check(&workload, &cache, &group));
         let report = checked.await.map_err(|_| VerifierError::Died)??;
         if let Opinion::Lie { reason, detail } = &report.opinion {
             tracing::info!(group = ?report.group, %reason, detail, "somebody's group is a lie");

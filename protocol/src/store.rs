@@ -54,7 +54,7 @@ pub struct ChunkStore {
     drafts: AtomicU64,
     /// The directory is changed before what is remembered of it: a thread that panics in between
     /// leaves less remembered than there is.
-    shelf: Mutex<StoreIndex>,
+    index: Mutex<StoreIndex>,
     /// Blocks written lately, so that passing them on needs neither the disk nor another hash.
     recent: Mutex<Recent>,
     rebuilding: Mutex<Rebuilding>,
@@ -128,7 +128,7 @@ impl ChunkStore {
         let store = Self {
             dir: dir.to_owned(),
             drafts: AtomicU64::new(0),
-            shelf: Mutex::new(StoreIndex::new(dir)),
+            index: Mutex::new(StoreIndex::new(dir)),
             recent: Mutex::new(Bounded::new(MAX_RECENT_BYTES)),
             rebuilding: Mutex::default(),
         };
@@ -159,7 +159,7 @@ impl ChunkStore {
 
     /// Deletes what the disk has damaged, and says so.
     fn damaged(&self, id: &ContentId) -> ChunkStoreError {
-        match self.shelf.lock().delete_damaged(id) {
+        match self.index.lock().delete_damaged(id) {
             Ok(()) => ChunkStoreError::Damaged { id: *id },
             Err(error) => error,
         }
@@ -171,7 +171,7 @@ impl ChunkStore {
     /// # Errors
     /// [`ChunkStoreError::Io`] when the file exists and cannot be deleted.
     pub fn delete(&self, id: &ContentId) -> Result<(), ChunkStoreError> {
-        self.shelf.lock().delete(id).map(drop)
+        self.index.lock().delete(id).map(drop)
     }
 
     /// Keeps `bytes` under their name, which they must match. Readers see the whole piece or none.
@@ -226,14 +226,14 @@ impl ChunkStore {
         if !fs::read(&path).is_ok_and(|held| held == bytes) {
             let draft = self.drafts_dir().join(self.drafts.fetch_add(1, Ordering::Relaxed).to_string());
             let placed = fs::write(&draft, bytes).map_err(io_error(&draft));
-            let placed = placed.and_then(|()| self.shelf.lock().adopt(&draft, &id));
+            let placed = placed.and_then(|()| self.index.lock().adopt(&draft, &id));
             if placed.is_err() {
                 // What has no name must not fill a disk that is full already.
                 let _ = fs::remove_file(&draft);
             }
             placed?;
         }
-        self.shelf.lock().remember_tree(Arc::new(tree));
+        self.index.lock().remember_tree(Arc::new(tree));
         Ok(())
     }
 

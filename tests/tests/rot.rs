@@ -53,7 +53,7 @@ async fn rot_on_the_wire_is_not_kept_and_cuts_the_parent_off() {
     })
     .await
     .unwrap();
-    let (kept, rotten) = shelves(&network, node);
+    let (kept, rotten) = store_files(&network, node);
     assert!(rotten.is_empty(), "{rotten:?}");
     assert_eq!(kept, manifest.chunks.len());
 
@@ -84,7 +84,7 @@ async fn rot_on_disk_is_neither_installed_nor_forwarded() {
     let said = log(&network, node).split_off(before);
     let (damaged, installed) = (said.find("was damaged on disk"), said.find(" INFO installed version="));
     assert!(damaged.is_some() && damaged < installed, "{said}");
-    assert_eq!(shelves(&network, node), (manifest.chunks.len(), Vec::new()));
+    assert_eq!(store_files(&network, node), (manifest.chunks.len(), Vec::new()));
 
     // While it is at work: what its child gets is true, and the file is mended.
     damage(&chunk_file(&network, node, &manifest, 3));
@@ -95,7 +95,7 @@ async fn rot_on_disk_is_neither_installed_nor_forwarded() {
     assert_true(&manifest, &received);
     // Only reading the chunk in order to forward it can have found the damage.
     until("a mended store", LIMIT, &mut network, |network| {
-        (shelves(network, node) == (manifest.chunks.len(), Vec::new())).then_some(())
+        (store_files(network, node) == (manifest.chunks.len(), Vec::new())).then_some(())
     })
     .await
     .unwrap();
@@ -227,7 +227,7 @@ fn damage(path: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-fn shelves(network: &TestNetwork, node: usize) -> (usize, Vec<PathBuf>) {
+fn store_files(network: &TestNetwork, node: usize) -> (usize, Vec<PathBuf>) {
     rotten_files(&node_dir(network, node).join("chunks"))
 }
 
@@ -235,11 +235,11 @@ fn shelves(network: &TestNetwork, node: usize) -> (usize, Vec<PathBuf>) {
 fn rotten_files(store: &Path) -> (usize, Vec<PathBuf>) {
     let mut whole = 0;
     let mut rotten = Vec::new();
-    for shelf in fs::read_dir(store).unwrap().map(Result::unwrap) {
-        if shelf.file_name() == "drafts" {
+    for folder in fs::read_dir(store).unwrap().map(Result::unwrap) {
+        if folder.file_name() == "drafts" {
             continue;
         }
-        for file in fs::read_dir(shelf.path()).unwrap().map(Result::unwrap) {
+        for file in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
             // A running volunteer may delete it under our eyes.
             let Ok(bytes) = fs::read(file.path()) else { continue };
             if file.file_name().to_str() == Some(&ContentId::of(&bytes).to_string()) {

@@ -155,14 +155,14 @@ impl Checkpoints {
         device: &Device,
     ) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), CheckpointError> {
         let (places, mut passed) = self.places().await;
-        for (version, shelf) in places {
+        for (version, catalog) in places {
             let reading = format!("reading the checkpoint of {version}");
-            match shelf.patiently(&reading, shelf.read(version, run, device)).await {
+            match catalog.patiently(&reading, catalog.read(version, run, device)).await {
                 Ok(checkpoint) => {
-                    if !shelf.on_disk {
+                    if !catalog.on_disk {
                         // Announcing it, settling what came before it, and going back to it all
                         // look on this machine.
-                        shelf.patiently(&reading, self.near.copy(shelf, version)).await?;
+                        catalog.patiently(&reading, self.near.copy(catalog, version)).await?;
                     }
                     return Ok((Some(checkpoint), passed));
                 }
@@ -193,9 +193,9 @@ impl Checkpoints {
             let (mut places, passed) = self.places().await;
             places.retain(|(version, _)| wanted.is_none_or(|wanted| wanted == *version));
             failed = passed.into_iter().next();
-            for (version, shelf) in places {
+            for (version, catalog) in places {
                 let reading = format!("reading the checkpoint of {version}");
-                match shelf.patiently(&reading, shelf.weights(version, run, &Device::Cpu)).await {
+                match catalog.patiently(&reading, catalog.weights(version, run, &Device::Cpu)).await {
                     Ok(weights) => return Ok(Some((version, weights))),
                     Err(error @ CheckpointError::WrongRun { .. }) => return Err(error),
                     Err(error) => {
@@ -216,10 +216,10 @@ impl Checkpoints {
     /// # Errors
     /// When a store does not answer.
     pub async fn occupied(&self) -> Result<Option<(String, PolicyVersion)>, CheckpointError> {
-        for shelf in self.shelves() {
-            let versions = shelf.patiently("looking for checkpoints", shelf.versions()).await?;
+        for catalog in self.catalogs() {
+            let versions = catalog.patiently("looking for checkpoints", catalog.versions()).await?;
             if let Some(version) = versions.last() {
-                return Ok(Some((shelf.name.clone(), *version)));
+                return Ok(Some((catalog.name.clone(), *version)));
             }
         }
         Ok(None)
@@ -234,15 +234,15 @@ impl Checkpoints {
         (versions, passed)
     }
 
-    fn shelves(&self) -> impl Iterator<Item = &CheckpointCatalog> {
+    fn catalogs(&self) -> impl Iterator<Item = &CheckpointCatalog> {
         [Some(&self.near), self.far.as_ref()].into_iter().flatten()
     }
 
     async fn places(&self) -> (Vec<(PolicyVersion, &CheckpointCatalog)>, Vec<CheckpointError>) {
         let (mut places, mut passed) = (Vec::new(), Vec::new());
-        for shelf in self.shelves() {
-            match shelf.patiently("looking for checkpoints", shelf.versions()).await {
-                Ok(versions) => places.extend(versions.into_iter().map(|version| (version, shelf))),
+        for catalog in self.catalogs() {
+            match catalog.patiently("looking for checkpoints", catalog.versions()).await {
+                Ok(versions) => places.extend(versions.into_iter().map(|version| (version, catalog))),
                 Err(error) => passed.push(error),
             }
         }

@@ -54,12 +54,12 @@ impl TextDecoder for Text<'_> {
 /// When the frame is no signed message, so that nothing in it has a name.
 pub(super) fn check(
     workload: &NodeWorkload,
-    shelf: &VersionCache,
+    cache: &VersionCache,
     frame: &[u8],
 ) -> Result<Report, SignedError> {
     let signed = Signed::<TrajectoryGroup>::from_bytes(frame)?;
     let opinion = match signed.open() {
-        Ok(group) => look(workload, shelf, &group).err().unwrap_or(Opinion::Sound),
+        Ok(group) => look(workload, cache, &group).err().unwrap_or(Opinion::Sound),
         Err(error) => lie(RefuseReason::Signature, &error),
     };
     Ok(Report { run: workload.run, group: signed.body_id(), opinion })
@@ -76,7 +76,7 @@ fn unable(why: &impl Display) -> Opinion {
 
 /// # Errors
 /// The opinion of a group that is not sound, or cannot be checked.
-fn look(workload: &NodeWorkload, shelf: &VersionCache, group: &TrajectoryGroup) -> Result<(), Opinion> {
+fn look(workload: &NodeWorkload, cache: &VersionCache, group: &TrajectoryGroup) -> Result<(), Opinion> {
     if group.run != workload.run {
         return Err(lie(RefuseReason::Run, &group.run));
     }
@@ -87,7 +87,7 @@ fn look(workload: &NodeWorkload, shelf: &VersionCache, group: &TrajectoryGroup) 
         .map_err(|error| unable(&error))?;
     let named: BTreeSet<PolicyVersion> =
         group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version).collect();
-    let (Some(versions), Some(tokenizer)) = (shelf.all_of(&named), shelf.tokenizer()) else {
+    let (Some(versions), Some(tokenizer)) = (cache.all_of(&named), cache.tokenizer()) else {
         return Err(Opinion::unable("a policy that it names is not here"));
     };
     let end = tokenizer.eos_id().ok_or_else(|| Opinion::unable("nothing ends a turn"))?;
@@ -118,7 +118,7 @@ fn look(workload: &NodeWorkload, shelf: &VersionCache, group: &TrajectoryGroup) 
         }
     });
     let prompt = tokenizer.prompt(&assignment.prompt().text).map_err(|error| unable(&error))?;
-    let (auditor, seed) = (shelf.auditor(), order.sampler_seed());
+    let (auditor, seed) = (cache.auditor(), order.sampler_seed());
     match auditor.examine(&versions, &standard, &prompt, &seed, workload.sampling(), samples) {
         // The learner's machine may come to the opposite.
         Ok(SampleFinding { is_close: true, .. }) => {

@@ -48,7 +48,7 @@ pub struct Decoder {
     temperature: f32,
     engine: Engine,
     /// Buffers of the last pass on the CPU, for the next one.
-    shelf: cpu::WorkspaceSlot,
+    workspace: cpu::WorkspaceSlot,
 }
 
 /// Which implementation a decoder runs on.
@@ -119,8 +119,8 @@ impl Decoder {
         let places = Places::new(config, &expected)?;
         let (compute, engine) = (Compute::F32, Engine::of(device, Compute::F32));
         let (config, device) = (config.clone(), device.clone());
-        let shelf = cpu::WorkspaceSlot::default();
-        Ok(Self { config, device, vars, places, compute, temperature: 1.0, engine, shelf })
+        let workspace = cpu::WorkspaceSlot::default();
+        Ok(Self { config, device, vars, places, compute, temperature: 1.0, engine, workspace })
     }
 
     /// The same decoder with its matrix products in another precision. It begins with f32; bf16 on

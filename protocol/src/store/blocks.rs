@@ -29,7 +29,7 @@ impl ChunkStore {
         if std::fs::metadata(self.path(&piece.id)).is_ok_and(|about| about.len() == piece.length) {
             return whole();
         }
-        match self.shelf.lock().find(piece) {
+        match self.index.lock().find(piece) {
             Ok(FoundPiece::Whole { .. }) => whole(),
             Ok(FoundPiece::Partial { have, .. }) => have,
             Ok(FoundPiece::Nothing) | Err(_) => BlockMask::EMPTY,
@@ -50,7 +50,7 @@ impl ChunkStore {
 
     /// Whether [`ChunkStore::write_block`] needs the piece's tree first.
     pub fn needs_tree(&self, piece: &Piece) -> bool {
-        piece.blocks() > 1 && matches!(self.shelf.lock().find(piece), Ok(FoundPiece::Nothing) | Err(_))
+        piece.blocks() > 1 && matches!(self.index.lock().find(piece), Ok(FoundPiece::Nothing) | Err(_))
     }
 
     /// Takes the tree of a piece whose blocks are about to come. Does nothing when one is
@@ -60,7 +60,7 @@ impl ChunkStore {
     /// [`ChunkStoreError::Mismatch`] when it is the tree of another piece;
     /// [`ChunkStoreError::Crowded`]; [`ChunkStoreError::Io`].
     pub fn begin(&self, piece: &Piece, tree: BlockTree) -> Result<(), ChunkStoreError> {
-        if piece.blocks() == 1 { Ok(()) } else { self.shelf.lock().begin(piece, tree) }
+        if piece.blocks() == 1 { Ok(()) } else { self.index.lock().begin(piece, tree) }
     }
 
     /// The tree of a piece, for those who fetch it from here.
@@ -69,7 +69,7 @@ impl ChunkStore {
     /// [`ChunkStoreError::Missing`] when nothing of the piece is here;
     /// [`ChunkStoreError::Damaged`]; [`ChunkStoreError::Io`].
     pub fn tree(&self, piece: &Piece) -> Result<Arc<BlockTree>, ChunkStoreError> {
-        let found = self.shelf.lock().find(piece)?;
+        let found = self.index.lock().find(piece)?;
         match found {
             FoundPiece::Partial { tree, .. } | FoundPiece::Whole { tree: Some(tree), .. } => Ok(tree),
             FoundPiece::Whole { file, tree: None } => self.rebuild_tree(piece, &file),
@@ -86,7 +86,7 @@ impl ChunkStore {
         if piece.blocks() == 1 {
             return self.write_only_block(piece, block, bytes);
         }
-        let found = self.shelf.lock().find(piece)?;
+        let found = self.index.lock().find(piece)?;
         let (file, tree, have) = match found {
             FoundPiece::Partial { file, tree, have } => (file, tree, have),
             FoundPiece::Whole { .. } => return Ok(Written::Whole),
@@ -102,7 +102,7 @@ impl ChunkStore {
             self.remember(piece, block, bytes);
         }
         // Also for one that is here: a disk may have refused to give the whole piece its name.
-        let whole = self.shelf.lock().note(piece, block, &file, &tree)?;
+        let whole = self.index.lock().note(piece, block, &file, &tree)?;
         Ok(if whole { Written::Whole } else { Written::Partial })
     }
 
@@ -122,7 +122,7 @@ impl ChunkStore {
             return Some(bytes);
         }
         // Whoever holds the lock may be waiting for the disk.
-        let (file, tree) = self.shelf.try_lock()?.opened(piece, block)?;
+        let (file, tree) = self.index.try_lock()?.opened(piece, block)?;
         let range = block_range(piece.length, block);
         let mut bytes = PooledBuffer::of((range.end - range.start) as usize);
         let read = read_cached_at(&file, bytes.as_mut(), range.start);
@@ -142,7 +142,7 @@ impl ChunkStore {
         if let Some(bytes) = self.remembered(piece, block) {
             return Ok(bytes);
         }
-        let found = self.shelf.lock().find(piece)?;
+        let found = self.index.lock().find(piece)?;
         let (file, tree) = match found {
             FoundPiece::Partial { file, tree, have } if have.contains(block) => (file, tree),
             FoundPiece::Whole { file, tree: Some(tree) } => (file, tree),
@@ -174,7 +174,7 @@ impl ChunkStore {
         }
         let turn = self.rebuilding.lock().entry(piece.id).or_default().clone();
         let _one_at_a_time = turn.lock();
-        let found = self.shelf.lock().find(piece);
+        let found = self.index.lock().find(piece);
         let tree = match found {
             Ok(FoundPiece::Whole { tree: Some(tree), .. }) => Ok(tree),
             _ => self.hash_tree(piece, file),
@@ -191,7 +191,7 @@ impl ChunkStore {
             return Err(self.damaged(&piece.id));
         }
         let tree = Arc::new(tree);
-        self.shelf.lock().remember_tree(tree.clone());
+        self.index.lock().remember_tree(tree.clone());
         Ok(tree)
     }
 

@@ -24,7 +24,7 @@ impl ChunkStore {
     /// From now on nothing that `manifest` names is deleted, until it has been discarded as often
     /// as it was kept.
     pub fn keep(&self, manifest: &Arc<Manifest>) {
-        self.shelf.lock().kept.push(manifest.clone());
+        self.index.lock().kept.push(manifest.clone());
     }
 
     /// Takes back one [`ChunkStore::keep`] and deletes what no other kept manifest names. Returns
@@ -33,10 +33,10 @@ impl ChunkStore {
     /// # Errors
     /// [`ChunkStoreError::Io`]; what could not be deleted stays until the next [`ChunkStore::sweep`].
     pub fn discard(&self, manifest: &Manifest) -> Result<usize, ChunkStoreError> {
-        let mut shelf = self.shelf.lock();
-        let Some(at) = shelf.kept.iter().position(|kept| **kept == *manifest) else { return Ok(0) };
-        shelf.kept.remove(at);
-        drop(shelf);
+        let mut index = self.index.lock();
+        let Some(at) = index.kept.iter().position(|kept| **kept == *manifest) else { return Ok(0) };
+        index.kept.remove(at);
+        drop(index);
         self.delete_unkept(manifest.ids().collect())
     }
 
@@ -46,11 +46,11 @@ impl ChunkStore {
     /// [`ChunkStoreError::Io`] when a directory cannot be read or a file not be deleted.
     pub fn sweep(&self) -> Result<usize, ChunkStoreError> {
         let mut found = Vec::new();
-        for shelf in fs::read_dir(&self.dir).map_err(io_error(&self.dir))?.flatten() {
+        for folder in fs::read_dir(&self.dir).map_err(io_error(&self.dir))?.flatten() {
             // Whole pieces lie in folders named by a byte, partial ones in their own.
-            let name = shelf.file_name();
-            if shelf.path().is_dir() && (name.len() == 2 || name == PARTIAL) {
-                let files = fs::read_dir(shelf.path()).map_err(io_error(&shelf.path()))?.flatten();
+            let name = folder.file_name();
+            if folder.path().is_dir() && (name.len() == 2 || name == PARTIAL) {
+                let files = fs::read_dir(folder.path()).map_err(io_error(&folder.path()))?.flatten();
                 found.extend(files.filter_map(|file| ContentId::from_hex(file.file_name().to_str()?)));
             }
         }
@@ -59,24 +59,24 @@ impl ChunkStore {
 
     /// Begins to write a snapshot that no manifest describes yet.
     pub fn draft(&self) -> SnapshotDraft<'_> {
-        self.shelf.lock().drafts += 1;
+        self.index.lock().drafts += 1;
         SnapshotDraft(self)
     }
 
     fn delete_unkept(&self, candidates: Vec<ContentId>) -> Result<usize, ChunkStoreError> {
         let mut deleted = 0;
         for batch in candidates.chunks(BATCH) {
-            let mut shelf = self.shelf.lock();
-            if shelf.drafts > 0 {
-                shelf.postponed.extend(batch);
+            let mut index = self.index.lock();
+            if index.drafts > 0 {
+                index.postponed.extend(batch);
                 continue;
             }
             let mut gone: BTreeSet<&ContentId> = batch.iter().collect();
-            shelf.kept.iter().flat_map(|manifest| manifest.ids()).for_each(|id| {
+            index.kept.iter().flat_map(|manifest| manifest.ids()).for_each(|id| {
                 gone.remove(&id);
             });
             for id in gone {
-                deleted += usize::from(shelf.delete(id)?);
+                deleted += usize::from(index.delete(id)?);
             }
         }
         Ok(deleted)
@@ -92,13 +92,13 @@ impl SnapshotDraft<'_> {
 
 impl Drop for SnapshotDraft<'_> {
     fn drop(&mut self) {
-        let mut shelf = self.0.shelf.lock();
-        shelf.drafts -= 1;
-        if shelf.drafts > 0 {
+        let mut index = self.0.index.lock();
+        index.drafts -= 1;
+        if index.drafts > 0 {
             return;
         }
-        let postponed = std::mem::take(&mut shelf.postponed);
-        drop(shelf);
+        let postponed = std::mem::take(&mut index.postponed);
+        drop(index);
         if let Err(error) = self.0.delete_unkept(postponed) {
             tracing::warn!(%error, "old pieces of snapshots could not be deleted; the next start tries again");
         }

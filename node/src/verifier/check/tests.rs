@@ -47,11 +47,11 @@ fn spread_out(workload: &NodeWorkload) -> Given {
 }
 
 /// A cache with the first so many of its versions, and so much memory.
-fn shelf(given: &Given, versions: usize, max_copy_bytes: usize) -> VersionCache {
-    let mut shelf = VersionCache::new(max_copy_bytes);
+fn cache_of(given: &Given, versions: usize, max_copy_bytes: usize) -> VersionCache {
+    let mut cache = VersionCache::new(max_copy_bytes);
     let versions = given.versions[..versions].iter();
-    versions.for_each(|version| shelf.put(version.clone(), given.tokenizer.clone()));
-    shelf
+    versions.for_each(|version| cache.put(version.clone(), given.tokenizer.clone()));
+    cache
 }
 
 /// A group as an honest node makes it; the first token of each response under version 1, the
@@ -109,12 +109,12 @@ fn named(precision: &str) -> PrecisionName {
 }
 
 fn opinion(workload: &NodeWorkload, given: &Given, group: &TrajectoryGroup) -> Opinion {
-    opinion_of(&shelf(given, 2, usize::MAX), workload, group)
+    opinion_of(&cache_of(given, 2, usize::MAX), workload, group)
 }
 
-fn opinion_of(shelf: &VersionCache, workload: &NodeWorkload, group: &TrajectoryGroup) -> Opinion {
+fn opinion_of(cache: &VersionCache, workload: &NodeWorkload, group: &TrajectoryGroup) -> Opinion {
     let signed = Signed::sign(group, &key()).unwrap();
-    let report = check(workload, shelf, &signed.to_bytes()).unwrap();
+    let report = check(workload, cache, &signed.to_bytes()).unwrap();
     assert_eq!((report.run, report.group), (workload.run, signed.body_id()));
     report.opinion
 }
@@ -179,7 +179,7 @@ fn what_nobody_can_audit_is_no_lie_where_the_charter_allows_it() {
     let unknown = TrajectoryGroup { precision: named("fp8"), ..group.clone() };
     let kept = TrajectoryGroup { caches: Caches::Kept, ..group };
     let coarse = computed_in(Precision::Int8, &open, &given, 0);
-    let narrow = shelf(&given, 2, 100);
+    let narrow = cache_of(&given, 2, 100);
     for (declared, why) in [(&unknown, "fp8"), (&coarse, "in int8")] {
         let found = opinion_of(&narrow, &open, declared);
         assert!(matches!(&found, Opinion::Unable { why: told } if told.contains(why)), "{found:?}");
@@ -237,8 +237,8 @@ fn what_cannot_be_checked_here_is_not_called_a_lie() {
     let found = opinion(&workload, &given, &hidden);
     assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. }), "{found:?}");
     for versions in [1, 0] {
-        let found = opinion_of(&shelf(&given, versions, usize::MAX), &workload, &group);
+        let found = opinion_of(&cache_of(&given, versions, usize::MAX), &workload, &group);
         assert!(matches!(found, Opinion::Unable { .. }), "{found:?}");
     }
-    assert!(check(&workload, &shelf(&given, 2, 0), b"no group").is_err());
+    assert!(check(&workload, &cache_of(&given, 2, 0), b"no group").is_err());
 }

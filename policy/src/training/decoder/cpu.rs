@@ -45,7 +45,7 @@ pub(super) struct KeptWorkspace<'a> {
 
 /// Log-probs and entropies of the targets, without anything kept.
 pub(super) fn score(decoder: &Decoder, batch: &Batch, targets: &[Target]) -> Result<Scores, DecoderError> {
-    in_pool(|| Ok(forward(decoder, batch, targets, None, &mut decoder.shelf.lease())?.0))
+    in_pool(|| Ok(forward(decoder, batch, targets, None, &mut decoder.workspace.lease())?.0))
 }
 
 /// Scores the targets, and keeps what the way back needs.
@@ -56,7 +56,7 @@ pub(super) fn score_for_training<'a>(
     activations: Activations,
 ) -> Result<(Scores, KeptWorkspace<'a>), DecoderError> {
     in_pool(|| {
-        let mut workspace = decoder.shelf.lease();
+        let mut workspace = decoder.workspace.lease();
         let (scores, normalisers) = forward(decoder, batch, targets, Some(activations), &mut workspace)?;
         Ok((scores, KeptWorkspace { workspace, normalisers, activations }))
     })
@@ -80,7 +80,7 @@ fn forward(
 /// Logits of some rows, `[rows, vocabulary]`.
 pub(super) fn logits(decoder: &Decoder, batch: &Batch, rows: &[usize]) -> Result<Vec<f32>, DecoderError> {
     in_pool(|| {
-        let mut workspace = decoder.shelf.lease();
+        let mut workspace = decoder.workspace.lease();
         let parameters = parameters::lock(decoder.vars());
         let weights = parameters::slices(&parameters)?;
         let last = trunk(decoder, &weights, batch, None, &mut workspace);

@@ -169,7 +169,7 @@ fn damage_that_has_been_mended_in_the_meantime_deletes_nothing() {
     write_all_at(&file, b"rot", 0).unwrap();
     store.write(&sample.piece.id, &sample.bytes).unwrap();
     // Whoever has read the file before comes now.
-    store.shelf.lock().delete_damaged(&sample.piece.id).unwrap();
+    store.index.lock().delete_damaged(&sample.piece.id).unwrap();
     assert_eq!(store.read(&sample.piece.id).unwrap(), sample.bytes);
 }
 

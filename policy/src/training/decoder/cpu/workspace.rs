@@ -28,20 +28,20 @@ impl WorkspaceSlot {
     /// The workspace, or a new one while another pass has it.
     pub(super) fn lease(&self) -> BorrowedWorkspace<'_> {
         let found = self.0.lock().take();
-        BorrowedWorkspace { shelf: self, workspace: found.unwrap_or_default() }
+        BorrowedWorkspace { slot: self, workspace: found.unwrap_or_default() }
     }
 }
 
 /// A workspace that goes back to its slot.
 pub(super) struct BorrowedWorkspace<'a> {
-    shelf: &'a WorkspaceSlot,
+    slot: &'a WorkspaceSlot,
     workspace: Box<DecoderWorkspace>,
 }
 
 impl Drop for BorrowedWorkspace<'_> {
     fn drop(&mut self) {
         let workspace = std::mem::take(&mut self.workspace);
-        *self.shelf.0.lock() = Some(workspace);
+        *self.slot.0.lock() = Some(workspace);
     }
 }
 
