@@ -24,7 +24,7 @@ use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::trajectory::{Trajectory, TrajectoryGroup, VersionSpan};
 use parking_lot::Mutex;
 
-use crate::devices::fallback::Ladder;
+use crate::devices::fallback::DeviceFallback;
 use crate::snapshots::install;
 use crate::snapshots::install::{Images, Installed};
 use crate::workload::NodeWorkload;
@@ -108,19 +108,19 @@ pub(crate) fn snapshot(store: &ChunkStore, version: u64) -> Manifest {
 
 /// A random policy, by way of `store`, as it is installed for `workload`.
 pub(crate) fn installed(store: &ChunkStore, version: u64, workload: &NodeWorkload) -> Installed {
-    installed_on(&Ladder::cpu(), store, version, workload)
+    installed_on(&DeviceFallback::cpu(), store, version, workload)
 }
 
 /// The same on the best of these devices.
 pub(crate) fn installed_on(
-    ladder: &Ladder,
+    fallback: &DeviceFallback,
     store: &ChunkStore,
     version: u64,
     workload: &NodeWorkload,
 ) -> Installed {
     let dir = tempfile::tempdir().unwrap();
     let images = Images::open(dir.path()).unwrap();
-    install::load(store, &images, &snapshot(store, version), workload, ladder).unwrap()
+    install::load(store, &images, &snapshot(store, version), workload, fallback).unwrap()
 }
 
 /// Puts into `store` a policy that differs from that of `base` in few numbers, with deltas against it.

@@ -19,14 +19,14 @@ use crate::status::node_state::{Board, LostDevice};
 
 /// Devices in the order in which they are taken.
 #[derive(Debug)]
-pub struct Ladder {
-    rungs: Vec<Mutex<Rung>>,
+pub struct DeviceFallback {
+    candidates: Vec<Mutex<Candidate>>,
     board: Arc<Board>,
 }
 
 /// A device, as far as it has come.
 #[derive(Debug)]
-enum Rung {
+enum Candidate {
     /// Listed by the survey, and not opened yet.
     Found(FoundDevice),
     /// In use, or ready to be.
@@ -43,7 +43,7 @@ pub struct Loaded {
     pub policy: Policy<AnyBackend>,
 }
 
-impl Ladder {
+impl DeviceFallback {
     /// The devices of this machine for an owner who wants `choice`, in a run that is computed in
     /// `precision`. Nothing is opened yet.
     ///
@@ -57,18 +57,24 @@ impl Ladder {
             return Ok(Self::of(vec![cpu], board));
         }
         let survey = Survey::take();
-        let found = survey.ladder(choice, precision)?;
+        let found = survey.candidates(choice, precision)?;
         for passed in survey.found.iter().filter(|device| !found.contains(device)) {
             if let Err(why) = passed.suits(choice, precision) {
                 tracing::info!("passed over {passed}: {why}");
             }
         }
-        Ok(Self { rungs: found.into_iter().map(|found| Mutex::new(Rung::Found(found))).collect(), board })
+        Ok(Self {
+            candidates: found.into_iter().map(|found| Mutex::new(Candidate::Found(found))).collect(),
+            board,
+        })
     }
 
     /// Devices that are open already.
     pub fn of(devices: Vec<Device>, board: Arc<Board>) -> Self {
-        Self { rungs: devices.into_iter().map(|device| Mutex::new(Rung::Open(device))).collect(), board }
+        Self {
+            candidates: devices.into_iter().map(|device| Mutex::new(Candidate::Open(device))).collect(),
+            board,
+        }
     }
 
     /// The processor alone, with a node state that nobody reads.
@@ -89,8 +95,8 @@ impl Ladder {
         precision: Precision,
     ) -> Result<Loaded, EngineError> {
         let mut last = None;
-        for rung in &self.rungs {
-            let Some(device) = self.open(&mut rung.lock()) else { continue };
+        for candidate in &self.candidates {
+            let Some(device) = self.open(&mut candidate.lock()) else { continue };
             match device.policy(version, config, weights, precision) {
                 Ok(policy) => {
                     self.took(&device);
@@ -119,10 +125,10 @@ impl Ladder {
 
     /// Takes note that a device was lost: it is not taken again.
     pub fn lost(&self, device: &Device, why: &dyn fmt::Display) {
-        for rung in &self.rungs {
-            let mut rung = rung.lock();
-            if matches!(&*rung, Rung::Open(open) if open.is(device)) {
-                *rung = Rung::Gone;
+        for candidate in &self.candidates {
+            let mut candidate = candidate.lock();
+            if matches!(&*candidate, Candidate::Open(open) if open.is(device)) {
+                *candidate = Candidate::Gone;
                 tracing::error!("{why}. It is not taken again until this node is restarted");
                 self.gone(device.name(), why);
             }
@@ -131,32 +137,35 @@ impl Ladder {
 
     /// The name of the device that is taken next.
     pub fn first(&self) -> Option<String> {
-        self.rungs.iter().find_map(|rung| match &*rung.lock() {
-            Rung::Found(found) => Some(found.name.clone()),
-            Rung::Open(device) => Some(device.name().to_owned()),
-            Rung::Gone => None,
+        self.candidates.iter().find_map(|candidate| match &*candidate.lock() {
+            Candidate::Found(found) => Some(found.name.clone()),
+            Candidate::Open(device) => Some(device.name().to_owned()),
+            Candidate::Gone => None,
         })
     }
 
     /// Whether a device was lost.
     pub fn is_lost(&self, device: &Device) -> bool {
-        !self.rungs.iter().any(|rung| matches!(&*rung.lock(), Rung::Open(open) if open.is(device)))
+        !self
+            .candidates
+            .iter()
+            .any(|candidate| matches!(&*candidate.lock(), Candidate::Open(open) if open.is(device)))
     }
 
-    fn open(&self, rung: &mut Rung) -> Option<Device> {
-        match rung {
-            Rung::Open(device) => Some(device.clone()),
-            Rung::Gone => None,
-            Rung::Found(found) => match found.open() {
+    fn open(&self, candidate: &mut Candidate) -> Option<Device> {
+        match candidate {
+            Candidate::Open(device) => Some(device.clone()),
+            Candidate::Gone => None,
+            Candidate::Found(found) => match found.open() {
                 Ok(device) => {
                     tracing::info!("opened {found}");
-                    *rung = Rung::Open(device.clone());
+                    *candidate = Candidate::Open(device.clone());
                     Some(device)
                 }
                 Err(error) => {
                     tracing::warn!("{found} is passed over: {error}");
                     self.gone(&found.name, &error);
-                    *rung = Rung::Gone;
+                    *candidate = Candidate::Gone;
                     None
                 }
             },
@@ -187,9 +196,9 @@ mod tests {
     use echo_protocol::program::clock;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    fn load(ladder: &Ladder, version: u64) -> Result<Loaded, EngineError> {
+    fn load(fallback: &DeviceFallback, version: u64) -> Result<Loaded, EngineError> {
         let config = testing::model();
-        ladder.load(version, &config, &Weights::random(&config, version), Precision::F32)
+        fallback.load(version, &config, &Weights::random(&config, version), Precision::F32)
     }
 
     fn lost() -> EngineError {
@@ -199,17 +208,17 @@ mod tests {
     #[test]
     fn a_device_that_was_lost_is_not_taken_again() {
         let board = Arc::new(Board::default());
-        let ladder = Ladder::of(vec![card("Card", |_| None), Device::cpu()], board.clone());
-        let first = load(&ladder, 1).unwrap();
+        let fallback = DeviceFallback::of(vec![card("Card", |_| None), Device::cpu()], board.clone());
+        let first = load(&fallback, 1).unwrap();
         assert_eq!((first.device.name(), first.policy.version()), ("Card", 1));
-        assert_eq!(ladder.first().as_deref(), Some("Card"));
-        assert!(!ladder.is_lost(&first.device));
+        assert_eq!(fallback.first().as_deref(), Some("Card"));
+        assert!(!fallback.is_lost(&first.device));
         for _ in 0..2 {
-            ladder.lost(&first.device, &lost());
-            assert!(ladder.is_lost(&first.device));
+            fallback.lost(&first.device, &lost());
+            assert!(fallback.is_lost(&first.device));
         }
-        assert_eq!(ladder.first().as_deref(), Some("CPU"));
-        assert_eq!(load(&ladder, 2).unwrap().device.name(), "CPU");
+        assert_eq!(fallback.first().as_deref(), Some("CPU"));
+        assert_eq!(load(&fallback, 2).unwrap().device.name(), "CPU");
         let facts = board.facts(clock::now());
         assert_eq!(facts.device.as_deref(), Some("CPU"));
         assert!(
@@ -221,13 +230,13 @@ mod tests {
     #[test]
     fn a_device_that_is_lost_while_it_is_loaded_is_passed_over() {
         let dying = card("Card", |call| matches!(call, Call::Load).then(lost));
-        let ladder = Ladder::of(vec![dying, Device::cpu()], Arc::default());
-        assert_eq!(load(&ladder, 1).unwrap().device.name(), "CPU");
-        assert_eq!(ladder.first().as_deref(), Some("CPU"));
+        let fallback = DeviceFallback::of(vec![dying, Device::cpu()], Arc::default());
+        assert_eq!(load(&fallback, 1).unwrap().device.name(), "CPU");
+        assert_eq!(fallback.first().as_deref(), Some("CPU"));
         let dying = card("Card", |_| Some(lost()));
-        let ladder = Ladder::of(vec![dying], Arc::default());
+        let fallback = DeviceFallback::of(vec![dying], Arc::default());
         for _ in 0..2 {
-            assert!(matches!(load(&ladder, 1), Err(EngineError::DeviceLost { .. })));
+            assert!(matches!(load(&fallback, 1), Err(EngineError::DeviceLost { .. })));
         }
     }
 
@@ -240,10 +249,10 @@ mod tests {
             refused.then_some(EngineError::Memory { wanted: 2, free: 1 })
         });
         let board = Arc::new(Board::default());
-        let ladder = Ladder::of(vec![small, Device::cpu()], board.clone());
-        assert_eq!(load(&ladder, 1).unwrap().device.name(), "CPU");
+        let fallback = DeviceFallback::of(vec![small, Device::cpu()], board.clone());
+        assert_eq!(load(&fallback, 1).unwrap().device.name(), "CPU");
         full.store(false, Ordering::Relaxed);
-        assert_eq!(load(&ladder, 2).unwrap().device.name(), "Card");
+        assert_eq!(load(&fallback, 2).unwrap().device.name(), "Card");
         let facts = board.facts(clock::now());
         assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("Card"), 0));
     }
@@ -257,33 +266,34 @@ mod tests {
             obstacle: None,
         };
         let board = Arc::new(Board::default());
-        let mut ladder = Ladder::of(vec![Device::cpu()], board.clone());
-        ladder.rungs.insert(0, Mutex::new(Rung::Found(gone)));
-        assert_eq!(ladder.first().as_deref(), Some("Gone"));
-        assert_eq!(load(&ladder, 1).unwrap().device.name(), "CPU");
-        assert_eq!(ladder.first().as_deref(), Some("CPU"));
+        let mut fallback = DeviceFallback::of(vec![Device::cpu()], board.clone());
+        fallback.candidates.insert(0, Mutex::new(Candidate::Found(gone)));
+        assert_eq!(fallback.first().as_deref(), Some("Gone"));
+        assert_eq!(load(&fallback, 1).unwrap().device.name(), "CPU");
+        assert_eq!(fallback.first().as_deref(), Some("CPU"));
         assert_eq!(board.facts(clock::now()).lost_devices[0].name, "Gone");
     }
 
     #[test]
     fn weights_of_another_model_are_an_error_on_every_device() {
-        let ladder = Ladder::of(vec![card("Card", |_| None), Device::cpu()], Arc::default());
+        let fallback = DeviceFallback::of(vec![card("Card", |_| None), Device::cpu()], Arc::default());
         let config = testing::model();
         let mut other = config.clone();
         other.intermediate_size /= 2;
         let weights = Weights::random(&other, 1);
-        let refused = ladder.load(1, &config, &weights, Precision::F32).err();
+        let refused = fallback.load(1, &config, &weights, Precision::F32).err();
         assert!(matches!(refused, Some(EngineError::Weights(_))), "{refused:?}");
-        assert_eq!(ladder.first().as_deref(), Some("Card"));
+        assert_eq!(fallback.first().as_deref(), Some("Card"));
     }
 
     #[test]
     fn who_wants_the_processor_gets_nothing_else() {
-        let ladder = Ladder::new(&DeviceChoice::Cpu, Precision::Int8, Arc::default()).unwrap();
-        assert_eq!((ladder.rungs.len(), ladder.first().as_deref()), (1, Some("CPU")));
-        let ladder = Ladder::new(&DeviceChoice::Auto, Precision::Int4, Arc::default()).unwrap();
-        assert_eq!(ladder.first().as_deref(), Some("CPU"), "nothing else computes in int4");
-        let none = Ladder::new(&"cuda:999".parse().unwrap(), Precision::F32, Arc::default()).unwrap_err();
+        let fallback = DeviceFallback::new(&DeviceChoice::Cpu, Precision::Int8, Arc::default()).unwrap();
+        assert_eq!((fallback.candidates.len(), fallback.first().as_deref()), (1, Some("CPU")));
+        let fallback = DeviceFallback::new(&DeviceChoice::Auto, Precision::Int4, Arc::default()).unwrap();
+        assert_eq!(fallback.first().as_deref(), Some("CPU"), "nothing else computes in int4");
+        let none =
+            DeviceFallback::new(&"cuda:999".parse().unwrap(), Precision::F32, Arc::default()).unwrap_err();
         assert!(none.to_string().contains("cuda:999"), "{none}");
     }
 }

@@ -18,7 +18,7 @@ use echo_policy::model::weights::WeightsError;
 use echo_protocol::run::charter::Charter;
 use serde::Serialize;
 
-use crate::devices::fallback::{Ladder, Loaded};
+use crate::devices::fallback::{DeviceFallback, Loaded};
 use crate::devices::precision;
 use crate::devices::precision::NotTaken;
 use crate::settings::{OutOfRange, Settings};
@@ -115,9 +115,9 @@ impl HardwareReport {
 
     fn of(survey: Survey, settings: &Settings, precision: Precision) -> Result<Self, HardwareError> {
         let choice = &settings.device;
-        let ladder = survey.ladder(choice, precision)?;
+        let candidates = survey.candidates(choice, precision)?;
         let listed = |found: FoundDevice| {
-            let place = ladder.iter().position(|rung| *rung == found);
+            let place = candidates.iter().position(|candidate| *candidate == found);
             let why = match (place, found.suits(choice, precision)) {
                 (Some(0), _) => format!("the best for {choice} that computes in {precision}"),
                 (Some(_), _) => "only when those before it are lost".to_owned(),
@@ -147,12 +147,12 @@ impl HardwareReport {
     ) -> Result<(), HardwareError> {
         set_threads(settings.threads)?;
         let board = Arc::new(Board::default());
-        let ladder = Ladder::new(&settings.device, self.precision, board.clone())?;
+        let fallback = DeviceFallback::new(&settings.device, self.precision, board.clone())?;
         say(&format!("making a model of the size {}, with random weights", hardware.size));
         let config = hardware.size.config()?;
         let weights = weights(&config)?;
         say("loading it");
-        let Loaded { device, policy } = ladder.load(0, &config, &weights, self.precision)?;
+        let Loaded { device, policy } = fallback.load(0, &config, &weights, self.precision)?;
         // A driver may have refused what was listed.
         let used = self.devices.iter().position(|listed| listed.found.name == device.name());
         for (at, listed) in self.devices.iter_mut().enumerate().filter(|(_, listed)| listed.used) {

@@ -140,7 +140,7 @@ pub(super) fn device(settings: &Settings, charter: Option<&Charter>) -> Result<(
     }
     let chosen = charter.and_then(|charter| precision::choose(&charter.precisions, settings.precision).ok());
     let precision = chosen.or(settings.precision).unwrap_or_default();
-    Survey::take().ladder(&settings.device, precision)?;
+    Survey::take().candidates(&settings.device, precision)?;
     Ok(())
 }
 

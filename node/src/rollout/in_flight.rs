@@ -17,7 +17,7 @@ use echo_protocol::work::lease::HeldOrder;
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::trajectory::TrajectoryGroup;
 
-use crate::devices::fallback::Ladder;
+use crate::devices::fallback::DeviceFallback;
 use crate::rollout::error::RolloutError;
 use crate::rollout::orders::LeasedOrder;
 use crate::rollout::sample::RunningSample;
@@ -123,14 +123,14 @@ impl<'w> OrdersInFlight<'w> {
     /// list, and what was said is computed anew. The newest of them is returned.
     pub(crate) fn move_on(
         &mut self,
-        ladder: &Ladder,
+        fallback: &DeviceFallback,
         why: &EngineError,
     ) -> Result<Arc<Installed>, EngineError> {
         self.settle();
-        ladder.lost(&self.in_use.device, why);
-        self.install(Arc::new(self.in_use.reload(ladder)?))?;
-        if let Some(next) = self.next.clone().filter(|next| ladder.is_lost(&next.device)) {
-            self.install(Arc::new(next.reload(ladder)?))?;
+        fallback.lost(&self.in_use.device, why);
+        self.install(Arc::new(self.in_use.reload(fallback)?))?;
+        if let Some(next) = self.next.clone().filter(|next| fallback.is_lost(&next.device)) {
+            self.install(Arc::new(next.reload(fallback)?))?;
         }
         Ok(self.next.as_ref().unwrap_or(&self.in_use).clone())
     }

@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::delivery::outbox::{Outbox, OutboxError};
-use crate::devices::fallback::Ladder;
+use crate::devices::fallback::DeviceFallback;
 use crate::rollout::error::RolloutError;
 use crate::rollout::given_up::GivenUp;
 use crate::rollout::in_flight::OrdersInFlight;
@@ -51,7 +51,7 @@ pub struct RolloutWorker {
     /// The installed policy, replaced as newer ones are installed.
     pub policy: watch::Receiver<Option<Arc<Installed>>>,
     /// Where policies are loaded again when a device is lost.
-    pub ladder: Arc<Ladder>,
+    pub fallback: Arc<DeviceFallback>,
     /// Where finished groups go.
     pub outbox: Outbox,
     /// Where the owner sees what happens.
@@ -174,7 +174,7 @@ impl RolloutWorker {
             match flight.step(&newest.tokenizer, || stop.is_cancelled()) {
                 Ok(()) => {}
                 Err(error @ EngineError::DeviceLost { .. }) => {
-                    newest = flight.move_on(&self.ladder, &error)?;
+                    newest = flight.move_on(&self.fallback, &error)?;
                 }
                 Err(error @ EngineError::Memory { .. }) => match flight.give_up_oldest() {
                     Some(order) => given_up.note(order, ReturnReason::Dropped, &error),

@@ -9,7 +9,7 @@ use echo_protocol::wire::signed::Signed;
 
 use super::error::NodeError;
 use crate::delivery::outbox::Outbox;
-use crate::devices::fallback::Ladder;
+use crate::devices::fallback::DeviceFallback;
 use crate::devices::hardware;
 use crate::preflight::Ready;
 use crate::settings::Settings;
@@ -21,7 +21,7 @@ use crate::workload::NodeWorkload;
 pub(super) struct Resources {
     pub(super) board: Arc<Board>,
     pub(super) workload: Arc<NodeWorkload>,
-    pub(super) ladder: Arc<Ladder>,
+    pub(super) fallback: Arc<DeviceFallback>,
     pub(super) outbox: Outbox,
     pub(super) store: Arc<ChunkStore>,
     pub(super) images: Images,
@@ -36,8 +36,8 @@ impl Resources {
         board: &Arc<Board>,
         charter: &Signed<Charter>,
     ) -> Result<Self, NodeError> {
-        let (workload, ladder) = compute(settings, board, charter)?;
-        let expected = ladder.first().filter(|_| settings.generates()).and_then(|device| {
+        let (workload, fallback) = compute(settings, board, charter)?;
+        let expected = fallback.first().filter(|_| settings.generates()).and_then(|device| {
             let (parameters, response) = (workload.model.parameter_count(), workload.form().max_new_tokens);
             hardware::expected(settings, &device, workload.precision(), parameters, response)
         });
@@ -53,7 +53,7 @@ impl Resources {
         Ok(Self {
             board: board.clone(),
             workload: Arc::new(workload),
-            ladder: Arc::new(ladder),
+            fallback: Arc::new(fallback),
             outbox,
             store: Arc::new(ChunkStore::open(&ready.data.chunks())?),
             images: Images::open(&ready.data.images())?,
@@ -67,15 +67,15 @@ fn compute(
     settings: &Settings,
     board: &Arc<Board>,
     charter: &Signed<Charter>,
-) -> Result<(NodeWorkload, Ladder), NodeError> {
+) -> Result<(NodeWorkload, DeviceFallback), NodeError> {
     let (run, charter) = Charter::open(charter)?;
     let workload = NodeWorkload::new(run, &charter)?;
     if !settings.generates() {
         // A node that only checks others computes on the processor, and in f32, by which they are judged.
-        return Ok((workload, Ladder::cpu()));
+        return Ok((workload, DeviceFallback::cpu()));
     }
     workload.check_machine()?;
     let workload = workload.computed_in(settings.precision)?;
-    let ladder = Ladder::new(&settings.device, workload.precision(), board.clone())?;
-    Ok((workload, ladder))
+    let fallback = DeviceFallback::new(&settings.device, workload.precision(), board.clone())?;
+    Ok((workload, fallback))
 }

@@ -14,7 +14,7 @@ use echo_protocol::store::ChunkStore;
 use echo_protocol::wire::identity::PublicKey;
 use tokio::sync::{mpsc, watch};
 
-use crate::devices::fallback::Ladder;
+use crate::devices::fallback::DeviceFallback;
 use crate::learner_link::backoff::Backoff;
 use crate::learner_link::client::LearnerClient;
 use crate::learner_link::neighbours::CurrentNeighbours;
@@ -47,7 +47,7 @@ pub struct SnapshotDownloads {
     /// Where installed policies lie.
     pub images: Images,
     /// Where policies are loaded.
-    pub ladder: Arc<Ladder>,
+    pub fallback: Arc<DeviceFallback>,
     /// Fetches and serves them.
     pub snapshots: Snapshots,
     /// The manifests that were seen, and the epoch.
@@ -142,9 +142,9 @@ impl SnapshotDownloads {
                 continue;
             };
             let (store, images, workload) = (self.store.clone(), self.images.clone(), self.workload.clone());
-            let ladder = self.ladder.clone();
+            let fallback = self.fallback.clone();
             let loaded = manifest.clone();
-            let load = move || install::load(&store, &images, &loaded, &workload, &ladder);
+            let load = move || install::load(&store, &images, &loaded, &workload, &fallback);
             match tokio::task::spawn_blocking(load).await {
                 Ok(Ok(installed)) => {
                     policy.send_replace(Some(Arc::new(installed)));

@@ -13,7 +13,7 @@ use echo_protocol::snapshot::manifest::Manifest;
 use echo_protocol::store::{ChunkStore, ChunkStoreError, SnapshotReadError, SnapshotReader};
 use echo_protocol::wire::content_id::ChunkIndex;
 
-use crate::devices::fallback::{Ladder, Loaded};
+use crate::devices::fallback::{DeviceFallback, Loaded};
 use crate::workload::{NodeWorkload, NodeWorkloadError};
 pub use images::Images;
 
@@ -66,10 +66,10 @@ impl Installed {
     /// The same version, loaded once more: on the best device that is left.
     ///
     /// # Errors
-    /// As [`Ladder::load`]: no device is left that takes it.
-    pub fn reload(&self, ladder: &Ladder) -> Result<Self, EngineError> {
+    /// As [`DeviceFallback::load`]: no device is left that takes it.
+    pub fn reload(&self, fallback: &DeviceFallback) -> Result<Self, EngineError> {
         let loaded =
-            ladder.load(self.version(), self.policy.config(), self.weights.weights(), self.precision())?;
+            fallback.load(self.version(), self.policy.config(), self.weights.weights(), self.precision())?;
         Ok(Self::new(loaded, self.weights.clone(), self.tokenizer.clone()))
     }
 
@@ -89,7 +89,7 @@ impl From<SnapshotReadError> for InstallError {
 }
 
 /// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the
-/// workload, on the best device of `ladder`. Its weights are mapped from a file among `images`, so
+/// workload, on the best device of `fallback`. Its weights are mapped from a file among `images`, so
 /// memory holds a chunk at a time on the way, and later what the system finds room for; those of a
 /// coarser precision than the snapshot's are made of them in memory. Blocks.
 ///
@@ -100,7 +100,7 @@ pub fn load(
     images: &Images,
     manifest: &Manifest,
     workload: &NodeWorkload,
-    ladder: &Ladder,
+    fallback: &DeviceFallback,
 ) -> Result<Installed, InstallError> {
     workload.check(manifest)?;
     let mut reader = SnapshotReader::new(store, manifest);
@@ -110,7 +110,7 @@ pub fn load(
         workload.tokenizer(&files)?
     };
     let weights = images.weights(&mut reader, manifest, workload)?;
-    let loaded = ladder.load(manifest.version.0, &workload.model, &weights, workload.precision())?;
+    let loaded = fallback.load(manifest.version.0, &workload.model, &weights, workload.precision())?;
     let weights = VersionWeights::new(manifest.version.0, &workload.model, weights)?;
     Ok(Installed::new(loaded, Arc::new(weights), Arc::new(tokenizer)))
 }

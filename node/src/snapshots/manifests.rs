@@ -60,7 +60,7 @@ pub struct Manifests {
     workload: Arc<NodeWorkload>,
     snapshots: Snapshots,
     known: Mutex<Known>,
-    /// Rung at every manifest that is news.
+    /// Notified of every manifest that is news.
     news: Notify,
 }
 

@@ -36,7 +36,7 @@ struct Bench {
     outbox: Outbox,
     stock: OrderStock,
     policy: watch::Sender<Option<Arc<Installed>>>,
-    ladder: Arc<Ladder>,
+    fallback: Arc<DeviceFallback>,
     board: Arc<Board>,
     returning: Returning,
     stop: CancellationToken,
@@ -84,26 +84,26 @@ fn bench_on(devices: Vec<Device>, workload: Arc<NodeWorkload>) -> Bench {
     let (returns, returning) = returns();
     let (policy, installed) = watch::channel(None);
     let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
-    let ladder = Arc::new(Ladder::of(devices, board.clone()));
+    let fallback = Arc::new(DeviceFallback::of(devices, board.clone()));
     let worker = RolloutWorker {
         workload,
         key: Arc::new(key()),
         orders,
         in_flight: 4,
         policy: installed,
-        ladder: ladder.clone(),
+        fallback: fallback.clone(),
         outbox: outbox.clone(),
         board: board.clone(),
         returns,
         stop: stop.clone(),
     };
     let ended = worker.spawn().unwrap();
-    Bench { _dir: dir, store, outbox, stock, policy, ladder, board, returning, stop, ended }
+    Bench { _dir: dir, store, outbox, stock, policy, fallback, board, returning, stop, ended }
 }
 
 impl Bench {
     fn install(&self, version: u64) {
-        let installed = testing::installed_on(&self.ladder, &self.store, version, &testing::workload());
+        let installed = testing::installed_on(&self.fallback, &self.store, version, &testing::workload());
         self.policy.send_replace(Some(Arc::new(installed)));
     }
 

@@ -51,7 +51,7 @@ fn home() -> (tempfile::TempDir, ChunkStore, Images) {
 fn a_complete_snapshot_becomes_a_policy() {
     let (_dir, store, images) = home();
     let manifest = testing::snapshot(&store, 7);
-    let installed = load(&store, &images, &manifest, &testing::workload(), &Ladder::cpu()).unwrap();
+    let installed = load(&store, &images, &manifest, &testing::workload(), &DeviceFallback::cpu()).unwrap();
     assert_eq!(installed.policy.version(), 7);
 }
 
@@ -62,7 +62,7 @@ fn a_policy_generates_what_its_snapshot_says_whatever_order_its_tensors_have() {
     let weights = Weights::random(&workload.model, 7);
     let expected = Arc::new(Policy::load(7, &workload.model, &weights).unwrap());
     for _ in 0..2 {
-        let installed = load(&store, &images, &manifest, &workload, &Ladder::cpu()).unwrap();
+        let installed = load(&store, &images, &manifest, &workload, &DeviceFallback::cpu()).unwrap();
         let request = workload.request(OrderCounter(3), &installed.tokenizer).unwrap();
         let expected = Generation::start(expected.clone(), vec![request.clone()]).unwrap().run().unwrap();
         // Where it generates, and where it checks others.
@@ -80,7 +80,7 @@ fn a_damaged_chunk_is_named_and_is_no_longer_there() {
     let manifest = testing::snapshot(&store, 7);
     let path = file_of(&dir.path().join("chunks"), &manifest.chunks[1].to_string());
     flip_a_bit(&path);
-    let error = load(&store, &images, &manifest, &testing::workload(), &Ladder::cpu()).err().unwrap();
+    let error = load(&store, &images, &manifest, &testing::workload(), &DeviceFallback::cpu()).err().unwrap();
     assert!(matches!(
         error,
         InstallError::Chunk { index: ChunkIndex(1), source: ChunkStoreError::Damaged { .. } }
@@ -93,7 +93,7 @@ fn without_room_for_its_weights_a_policy_is_not_installed_and_the_reason_names_t
     let (dir, store, images) = home();
     let manifest = testing::snapshot(&store, 7);
     fs::remove_dir(dir.path().join("images")).unwrap();
-    let error = load(&store, &images, &manifest, &testing::workload(), &Ladder::cpu()).err().unwrap();
+    let error = load(&store, &images, &manifest, &testing::workload(), &DeviceFallback::cpu()).err().unwrap();
     assert!(matches!(error, InstallError::Weights(WeightsError::Image { .. })), "{error}");
     assert!(error.to_string().contains("images") && error.to_string().contains("free"), "{error}");
     assert_eq!(store.present(&manifest).len() as usize, manifest.chunks.len());
@@ -116,7 +116,7 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
         workload,
         store: store.clone(),
         images: Images::open(&dir.path().join("images")).unwrap(),
-        ladder: Arc::new(Ladder::cpu()),
+        fallback: Arc::new(DeviceFallback::cpu()),
         snapshots: snapshots.clone(),
         manifests: manifests.clone(),
         learner: LearnerClient::new(host.clone(), echo_protocol::net::peer_id_of([99; 32])),

@@ -229,15 +229,15 @@ impl Survey {
     /// # Errors
     /// [`DeviceError::None`] when nothing is there of what was asked for, or nothing
     /// that computes in `precision`.
-    pub fn ladder(
+    pub fn candidates(
         &self,
         choice: &DeviceChoice,
         precision: Precision,
     ) -> Result<Vec<FoundDevice>, DeviceError> {
-        let rungs: Vec<FoundDevice> =
+        let candidates: Vec<FoundDevice> =
             self.found.iter().filter(|found| found.suits(choice, precision).is_ok()).cloned().collect();
-        if rungs.iter().any(|found| found.is_meant_by(choice)) {
-            return Ok(rungs);
+        if candidates.iter().any(|found| found.is_meant_by(choice)) {
+            return Ok(candidates);
         }
         let why =
             |found: &FoundDevice| found.suits(choice, precision).err().map(|why| format!("{found}: {why}"));
@@ -285,16 +285,16 @@ mod tests {
         Survey { found, absent: vec!["cuda: not here".into()] }
     }
 
-    fn ladder(survey: &Survey, choice: &str, precision: Precision) -> Result<Vec<String>, String> {
-        let rungs = survey.ladder(&choice.parse().unwrap(), precision);
-        let rungs = rungs.map_err(|error| error.to_string())?;
-        Ok(rungs.iter().map(|found| found.choice().to_string()).collect())
+    fn candidates(survey: &Survey, choice: &str, precision: Precision) -> Result<Vec<String>, String> {
+        let candidates = survey.candidates(&choice.parse().unwrap(), precision);
+        let candidates = candidates.map_err(|error| error.to_string())?;
+        Ok(candidates.iter().map(|found| found.choice().to_string()).collect())
     }
 
     #[test]
     fn the_best_comes_first_and_the_cpu_last_whatever_is_asked_for() {
         let machine = machine();
-        for (choice, precision, rungs) in [
+        for (choice, precision, expected) in [
             ("auto", Precision::F32, vec!["cuda:1", "cuda:2", "wgpu:1", "wgpu:0", "cpu"]),
             ("auto", Precision::Bf16, vec!["cuda:1", "cuda:2", "cpu"]),
             ("auto", Precision::Int8, vec!["cpu"]),
@@ -306,7 +306,7 @@ mod tests {
             ("wgpu:0", Precision::F32, vec!["wgpu:0", "cpu"]),
             ("wgpu:llvm", Precision::F32, vec!["wgpu:2", "cpu"]),
         ] {
-            assert_eq!(ladder(&machine, choice, precision).unwrap(), rungs, "{choice}");
+            assert_eq!(candidates(&machine, choice, precision).unwrap(), expected, "{choice}");
         }
     }
 
@@ -320,18 +320,18 @@ mod tests {
             ("wgpu:radeon", Precision::Bf16, "it computes in f32, and bf16 is wanted"),
             ("wgpu:geforce", Precision::F32, "Radeon Small (wgpu:0): wgpu:geforce is asked for"),
         ] {
-            let error = ladder(&machine, choice, precision).unwrap_err();
+            let error = candidates(&machine, choice, precision).unwrap_err();
             assert!(error.contains(choice) && error.contains(reason), "{choice}: {error}");
         }
         let only_software = Survey { found: machine.found[5..].to_vec(), ..machine };
-        let error = ladder(&only_software, "wgpu", Precision::F32).unwrap_err();
+        let error = candidates(&only_software, "wgpu", Precision::F32).unwrap_err();
         assert!(error.contains("only taken when asked for as wgpu:2"), "{error}");
-        assert_eq!(ladder(&only_software, "auto", Precision::F32).unwrap(), ["cpu"]);
+        assert_eq!(candidates(&only_software, "auto", Precision::F32).unwrap(), ["cpu"]);
         let mut inexact = only_software;
         inexact.found[1].precisions = vec![Precision::F32, Precision::Bf16];
         for choice in ["auto", "cpu"] {
-            assert_eq!(ladder(&inexact, choice, Precision::Bf16).unwrap(), ["cpu"]);
-            let error = ladder(&inexact, choice, Precision::Int8).unwrap_err();
+            assert_eq!(candidates(&inexact, choice, Precision::Bf16).unwrap(), ["cpu"]);
+            let error = candidates(&inexact, choice, Precision::Int8).unwrap_err();
             assert!(error.contains("it does not compute int8 to the bit as others do"), "{error}");
         }
     }
@@ -342,7 +342,7 @@ mod tests {
         let survey = Survey { found: Vec::new(), absent };
         let reasons = |choice: &str| {
             let choice = choice.parse().unwrap();
-            survey.ladder(&choice, Precision::F32).unwrap_err().to_string()
+            survey.candidates(&choice, Precision::F32).unwrap_err().to_string()
         };
         assert!(reasons("wgpu:9").contains("no adapter") && !reasons("wgpu:9").contains("NVIDIA"));
         assert!(reasons("cuda").contains("NVIDIA") && !reasons("cuda").contains("adapter"));

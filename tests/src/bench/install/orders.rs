@@ -104,7 +104,7 @@ async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<ProcessMemory>, u
         orders: source,
         in_flight: MAX_IN_FLIGHT,
         policy: installed,
-        ladder: home.ladder.clone(),
+        fallback: home.fallback.clone(),
         outbox: outbox.clone(),
         board: Arc::new(Board::default()),
         returns: returns().0,

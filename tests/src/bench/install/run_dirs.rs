@@ -1,6 +1,6 @@
 //! A run and a node's directories in miniature: where snapshots are published and installed.
 
-use echo_node::devices::fallback::Ladder;
+use echo_node::devices::fallback::DeviceFallback;
 use echo_node::snapshots::install;
 use echo_node::snapshots::install::{Images, Installed};
 use echo_node::workload::NodeWorkload;
@@ -28,7 +28,7 @@ pub(super) struct Home {
     store: ChunkStore,
     images: Images,
     /// Where policies are loaded.
-    pub(super) ladder: Arc<Ladder>,
+    pub(super) fallback: Arc<DeviceFallback>,
     /// What the run asks for.
     pub(super) workload: Arc<NodeWorkload>,
 }
@@ -63,7 +63,7 @@ impl Home {
         Ok(Self {
             store: ChunkStore::open(&dir.join("chunks"))?,
             images: Images::open(&dir.join("images"))?,
-            ladder: Arc::new(Ladder::cpu()),
+            fallback: Arc::new(DeviceFallback::cpu()),
             workload: Arc::new(NodeWorkload::new(run, &charter)?.computed_in(Some(precision))?),
             key,
         })
@@ -100,7 +100,7 @@ impl Home {
     pub(super) fn install(&self, signed: &Signed<Manifest>) -> anyhow::Result<Installed> {
         let manifest = signed.open_from(&self.key.public())?;
         manifest.validate()?;
-        Ok(install::load(&self.store, &self.images, &manifest, &self.workload, &self.ladder)?)
+        Ok(install::load(&self.store, &self.images, &manifest, &self.workload, &self.fallback)?)
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn run(task: &RaceTask) -> anyhow::Result<RaceRates> {
     let config = ModelConfig::from_file(&task.model.join("config.json"))?;
     let since = Instant::now();
     let weights = Weights::load_dir(&task.model, &config)?;
-    let device = Survey::take().ladder(&task.device, task.precision)?.swap_remove(0);
+    let device = Survey::take().candidates(&task.device, task.precision)?.swap_remove(0);
     let (about_device, device) = (serde_json::to_value(&device)?, device.open()?);
     let free = device.free_bytes();
     let policy = Arc::new(device.policy(0, &config, &weights, task.precision)?);

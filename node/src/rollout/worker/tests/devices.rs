@@ -47,8 +47,8 @@ async fn a_policy_that_came_to_a_device_just_before_it_was_lost_is_loaded_anew()
     let installed = bench.policy.borrow().clone().unwrap();
     assert_eq!(installed.device.name(), "Card");
     let why = EngineError::DeviceLost { device: "Card".into(), why: "unplugged".into() };
-    bench.ladder.lost(&installed.device, &why);
-    let again = installed.reload(&bench.ladder).unwrap();
+    bench.fallback.lost(&installed.device, &why);
+    let again = installed.reload(&bench.fallback).unwrap();
     assert_eq!((again.device.name(), again.version(), again.precision()), ("CPU", 3, Precision::F32));
     bench.order(1, UnixMillis(u64::MAX));
     bench.wait_for(1).await;
@@ -60,8 +60,8 @@ fn a_policy_that_waits_to_take_over_moves_with_the_one_in_use() {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let workload = workload_with(|charter| charter.takeover = Takeover::Wait);
-    let ladder = Ladder::of(vec![lost_at(60), Device::cpu()], Arc::default());
-    let load = |version| Arc::new(testing::installed_on(&ladder, &store, version, &workload));
+    let fallback = DeviceFallback::of(vec![lost_at(60), Device::cpu()], Arc::default());
+    let load = |version| Arc::new(testing::installed_on(&fallback, &store, version, &workload));
     let (first, second) = (load(1), load(2));
     let mut flight = OrdersInFlight::new(&workload, first.clone(), ALL);
     (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
@@ -71,7 +71,7 @@ fn a_policy_that_waits_to_take_over_moves_with_the_one_in_use() {
     while !flight.is_empty() {
         if let Err(error) = flight.step(&first.tokenizer, || false) {
             assert!(matches!(error, EngineError::DeviceLost { .. }), "{error}");
-            let newest = flight.move_on(&ladder, &error).unwrap();
+            let newest = flight.move_on(&fallback, &error).unwrap();
             assert_eq!((newest.version(), newest.device.name()), (2, "CPU"));
             moved += 1;
         }

@@ -43,7 +43,7 @@ fn install(home: &Path) {
     assert!(size > 100 << 20, "{size}");
 
     let before = Memory::now();
-    let installed = load(&store, &images, &manifest, &workload, &Ladder::cpu()).unwrap();
+    let installed = load(&store, &images, &manifest, &workload, &DeviceFallback::cpu()).unwrap();
     let loaded = Memory::now();
     let request = workload.request(OrderCounter(3), &installed.tokenizer).unwrap();
     let completions = Generation::start(installed.policy, vec![request]).unwrap().run().unwrap();
