@@ -36,7 +36,7 @@ use crate::settings::Settings;
 use crate::state::charter_file;
 use crate::state::state_file;
 use crate::state::trusted_list;
-use crate::status::node_state::{Board, Facts, NodeActivity};
+use crate::status::node_state::{Facts, NodeActivity, NodeState};
 use crate::status::screen::Screen;
 use error::NodeError;
 use supervisor::Supervisor;
@@ -73,13 +73,13 @@ pub async fn run(
 ) -> Result<NodeSummary, NodeError> {
     set_threads(settings.threads)?;
     trusted_list::remember(&ready.data, &ready.trust)?;
-    let board = Arc::new(Board::default());
-    let run_ended = work(&ready, settings, &screen, &board, &stop).await?;
+    let node_state = Arc::new(NodeState::default());
+    let run_ended = work(&ready, settings, &screen, &node_state, &stop).await?;
     if run_ended {
-        board.set(|facts| facts.state = NodeActivity::Ended);
+        node_state.set(|facts| facts.state = NodeActivity::Ended);
     }
     screen.download(None);
-    let facts = board.facts(clock::now());
+    let facts = node_state.facts(clock::now());
     state_file::write(&ready.data.status(), &facts, false)?;
     Ok(NodeSummary { run_ended, facts })
 }
@@ -89,7 +89,7 @@ async fn work(
     ready: &Ready,
     settings: &Settings,
     screen: &Screen,
-    board: &Arc<Board>,
+    node_state: &Arc<NodeState>,
     stop: &CancellationToken,
 ) -> Result<bool, NodeError> {
     screen.line(&format!("joining run {}, learner {}", ready.target.name, ready.learner));
@@ -108,7 +108,7 @@ async fn work(
             run.short(),
             ready.identity.public().short()
         ));
-        match serve(ready, settings, screen, board, &charter, stop).await? {
+        match serve(ready, settings, screen, node_state, &charter, stop).await? {
             Some(Ending::RunEnded) => return Ok(true),
             Some(Ending::Rechartered(new)) => charter = *new,
             None => return Ok(false),
@@ -123,14 +123,14 @@ async fn serve(
     ready: &Ready,
     settings: &Settings,
     screen: &Screen,
-    board: &Arc<Board>,
+    node_state: &Arc<NodeState>,
     charter: &Signed<Charter>,
     stop: &CancellationToken,
 ) -> Result<Option<Ending>, NodeError> {
     let (mut backoff, mut said) = (Backoff::new(NO_ROOM.0, NO_ROOM.1), LastMessage::default());
     loop {
         let began = Instant::now();
-        let starting = Supervisor::start(ready, settings, screen, board, charter);
+        let starting = Supervisor::start(ready, settings, screen, node_state, charter);
         let ended = match starting.await {
             Ok(supervisor) => supervisor.run(stop).await,
             Err(error) => Err(error),

@@ -1,6 +1,6 @@
 //! What the node knows about itself, and how its owner sees that.
 //!
-//! Every part writes to the one `node_state::Board`. The reporter, the progress bar and the heartbeat
+//! Every part writes to the one `node_state::NodeState`. The reporter, the progress bar and the heartbeat
 //! read it. May import `state`.
 //!
 //! ```text

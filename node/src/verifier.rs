@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::learner_link::backoff::Backoff;
 use crate::snapshots::install::Installed;
-use crate::status::node_state::Board;
+use crate::status::node_state::NodeState;
 use crate::workload::NodeWorkload;
 use policy_cache::{MAX_COPY_BYTES, VersionCache};
 
@@ -77,7 +77,7 @@ pub struct Verifier {
     /// The installed policy, replaced as newer ones are installed.
     pub policy: watch::Receiver<Option<Arc<Installed>>>,
     /// Where the owner sees what happens.
-    pub board: Arc<Board>,
+    pub node_state: Arc<NodeState>,
 }
 
 impl Verifier {
@@ -158,7 +158,7 @@ impl Verifier {
         if let Opinion::Lie { reason, detail } = &report.opinion {
             tracing::info!(group = ?report.group, %reason, detail, "somebody's group is a lie");
         }
-        self.board.set(|facts| {
+        self.node_state.set(|facts| {
             facts.checked += 1;
             facts.denounced += u64::from(matches!(report.opinion, Opinion::Lie { .. }));
         });
@@ -166,7 +166,7 @@ impl Verifier {
     }
 
     fn checked(&self) -> u64 {
-        self.board.facts(clock::now()).checked
+        self.node_state.facts(clock::now()).checked
     }
 }
 

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use crate::delivery::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
 use crate::delivery::receipts::{Ledger, LedgerError, ReceiptError};
 use crate::learner_link::backoff::Backoff;
-use crate::status::node_state::Board;
+use crate::status::node_state::NodeState;
 use in_flight::GroupsInFlight;
 
 /// Groups under way at once.
@@ -73,7 +73,7 @@ pub struct Delivery {
     /// What is to be delivered.
     pub outbox: Outbox,
     /// Counts what was accepted, refused and is waiting.
-    pub board: Arc<Board>,
+    pub node_state: Arc<NodeState>,
     /// Keeps receipts and refusals.
     pub ledger: Mutex<Ledger>,
     /// Keeps the log from being filled by groups that come to nothing.
@@ -191,7 +191,7 @@ impl Delivery {
                 let waited = flight.decided(counter);
                 self.keep(counter, answer.receipt)?;
                 self.outbox.settle(counter)?;
-                self.board.set(|facts| {
+                self.node_state.set(|facts| {
                     facts.accepted += 1;
                     facts.waited_s += waited.as_secs_f64();
                 });
@@ -215,7 +215,7 @@ impl Delivery {
                 }
                 self.ledger(|ledger| ledger.refused(clock::now(), counter, reason, &detail));
                 self.outbox.settle(counter)?;
-                self.board.refused(reason);
+                self.node_state.refused(reason);
             }
             Outcome::Retry => {
                 tracing::debug!(order = %counter, "the learner cannot decide now");
@@ -224,7 +224,7 @@ impl Delivery {
             }
         }
         flight.land(counter);
-        self.board.set(|facts| facts.outbox = self.outbox.len());
+        self.node_state.set(|facts| facts.outbox = self.outbox.len());
         Ok(())
     }
 

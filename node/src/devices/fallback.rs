@@ -15,13 +15,13 @@ use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
 use parking_lot::Mutex;
 
-use crate::status::node_state::{Board, LostDevice};
+use crate::status::node_state::{LostDevice, NodeState};
 
 /// Devices in the order in which they are taken.
 #[derive(Debug)]
 pub struct DeviceFallback {
     candidates: Vec<Mutex<Candidate>>,
-    board: Arc<Board>,
+    node_state: Arc<NodeState>,
 }
 
 /// A device, as far as it has come.
@@ -49,12 +49,16 @@ impl DeviceFallback {
     ///
     /// # Errors
     /// [`DeviceError::None`] when nothing of what the owner asks for can be used.
-    pub fn new(choice: &DeviceChoice, precision: Precision, board: Arc<Board>) -> Result<Self, DeviceError> {
+    pub fn new(
+        choice: &DeviceChoice,
+        precision: Precision,
+        node_state: Arc<NodeState>,
+    ) -> Result<Self, DeviceError> {
         // Who wants the processor has no driver loaded, unless it cannot be used and the survey
         // has to say why.
         let cpu = Device::cpu();
         if *choice == DeviceChoice::Cpu && cpu.computes_in(precision) {
-            return Ok(Self::of(vec![cpu], board));
+            return Ok(Self::of(vec![cpu], node_state));
         }
         let survey = Survey::take();
         let found = survey.candidates(choice, precision)?;
@@ -65,15 +69,15 @@ impl DeviceFallback {
         }
         Ok(Self {
             candidates: found.into_iter().map(|found| Mutex::new(Candidate::Found(found))).collect(),
-            board,
+            node_state,
         })
     }
 
     /// Devices that are open already.
-    pub fn of(devices: Vec<Device>, board: Arc<Board>) -> Self {
+    pub fn of(devices: Vec<Device>, node_state: Arc<NodeState>) -> Self {
         Self {
             candidates: devices.into_iter().map(|device| Mutex::new(Candidate::Open(device))).collect(),
-            board,
+            node_state,
         }
     }
 
@@ -173,7 +177,7 @@ impl DeviceFallback {
     }
 
     fn took(&self, device: &Device) {
-        self.board.set(|facts| {
+        self.node_state.set(|facts| {
             if facts.device.as_deref() != Some(device.name()) {
                 tracing::info!("policies are loaded on {}", device.name());
                 facts.device = Some(device.name().to_owned());
@@ -183,7 +187,7 @@ impl DeviceFallback {
 
     fn gone(&self, name: &str, why: &dyn fmt::Display) {
         let lost = LostDevice { name: name.to_owned(), why: why.to_string() };
-        self.board.set(|facts| facts.lost_devices.push(lost));
+        self.node_state.set(|facts| facts.lost_devices.push(lost));
     }
 }
 
@@ -207,8 +211,8 @@ mod tests {
 
     #[test]
     fn a_device_that_was_lost_is_not_taken_again() {
-        let board = Arc::new(Board::default());
-        let fallback = DeviceFallback::of(vec![card("Card", |_| None), Device::cpu()], board.clone());
+        let node_state = Arc::new(NodeState::default());
+        let fallback = DeviceFallback::of(vec![card("Card", |_| None), Device::cpu()], node_state.clone());
         let first = load(&fallback, 1).unwrap();
         assert_eq!((first.device.name(), first.policy.version()), ("Card", 1));
         assert_eq!(fallback.first().as_deref(), Some("Card"));
@@ -219,7 +223,7 @@ mod tests {
         }
         assert_eq!(fallback.first().as_deref(), Some("CPU"));
         assert_eq!(load(&fallback, 2).unwrap().device.name(), "CPU");
-        let facts = board.facts(clock::now());
+        let facts = node_state.facts(clock::now());
         assert_eq!(facts.device.as_deref(), Some("CPU"));
         assert!(
             matches!(&facts.lost_devices[..], [lost] if lost.name == "Card" && lost.why.contains("unplugged")),
@@ -248,12 +252,12 @@ mod tests {
             let refused = matches!(call, Call::Load) && asked.load(Ordering::Relaxed);
             refused.then_some(EngineError::Memory { wanted: 2, free: 1 })
         });
-        let board = Arc::new(Board::default());
-        let fallback = DeviceFallback::of(vec![small, Device::cpu()], board.clone());
+        let node_state = Arc::new(NodeState::default());
+        let fallback = DeviceFallback::of(vec![small, Device::cpu()], node_state.clone());
         assert_eq!(load(&fallback, 1).unwrap().device.name(), "CPU");
         full.store(false, Ordering::Relaxed);
         assert_eq!(load(&fallback, 2).unwrap().device.name(), "Card");
-        let facts = board.facts(clock::now());
+        let facts = node_state.facts(clock::now());
         assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("Card"), 0));
     }
 
@@ -265,13 +269,13 @@ mod tests {
             precisions: vec![Precision::F32],
             obstacle: None,
         };
-        let board = Arc::new(Board::default());
-        let mut fallback = DeviceFallback::of(vec![Device::cpu()], board.clone());
+        let node_state = Arc::new(NodeState::default());
+        let mut fallback = DeviceFallback::of(vec![Device::cpu()], node_state.clone());
         fallback.candidates.insert(0, Mutex::new(Candidate::Found(gone)));
         assert_eq!(fallback.first().as_deref(), Some("Gone"));
         assert_eq!(load(&fallback, 1).unwrap().device.name(), "CPU");
         assert_eq!(fallback.first().as_deref(), Some("CPU"));
-        assert_eq!(board.facts(clock::now()).lost_devices[0].name, "Gone");
+        assert_eq!(node_state.facts(clock::now()).lost_devices[0].name, "Gone");
     }
 
     #[test]

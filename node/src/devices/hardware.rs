@@ -25,7 +25,7 @@ use crate::settings::{OutOfRange, Settings};
 use crate::state::charter_file;
 use crate::state::state_file;
 use crate::state::state_file::StateError;
-use crate::status::node_state::Board;
+use crate::status::node_state::NodeState;
 
 pub use measure::DeviceRates;
 
@@ -146,8 +146,8 @@ impl HardwareReport {
         say: &dyn Fn(&str),
     ) -> Result<(), HardwareError> {
         set_threads(settings.threads)?;
-        let board = Arc::new(Board::default());
-        let fallback = DeviceFallback::new(&settings.device, self.precision, board.clone())?;
+        let node_state = Arc::new(NodeState::default());
+        let fallback = DeviceFallback::new(&settings.device, self.precision, node_state.clone())?;
         say(&format!("making a model of the size {}, with random weights", hardware.size));
         let config = hardware.size.config()?;
         let weights = weights(&config)?;

@@ -9,22 +9,22 @@ use echo_protocol::net::snapshots::{Snapshots, Stopped};
 use echo_protocol::net::{Host, Multiaddr};
 use parking_lot::Mutex;
 
-use crate::status::node_state::Board;
+use crate::status::node_state::NodeState;
 
 /// The current neighbourhood. Clones share it.
 #[derive(Clone)]
 pub struct CurrentNeighbours {
     host: Host,
     snapshots: Snapshots,
-    board: Arc<Board>,
+    node_state: Arc<NodeState>,
     /// The digest of what the learner named last; 0 for nothing.
     digest: Arc<Mutex<u64>>,
 }
 
 impl CurrentNeighbours {
     /// No neighbours yet: the learner has named none.
-    pub fn new(host: Host, snapshots: Snapshots, board: Arc<Board>) -> Self {
-        Self { host, snapshots, board, digest: Arc::default() }
+    pub fn new(host: Host, snapshots: Snapshots, node_state: Arc<NodeState>) -> Self {
+        Self { host, snapshots, node_state, digest: Arc::default() }
     }
 
     /// What heartbeats say, so that the learner sends only what has changed.
@@ -38,7 +38,7 @@ impl CurrentNeighbours {
     /// [`Stopped`] when the snapshot service was taken down.
     pub async fn take(&self, neighbourhood: Neighbourhood) -> Result<(), Stopped> {
         *self.digest.lock() = neighbourhood.digest();
-        self.board.set(|facts| {
+        self.node_state.set(|facts| {
             facts.parent = neighbourhood.parent().map(|peer| peer.key.short());
             facts.neighbours = neighbourhood.neighbours.len();
         });

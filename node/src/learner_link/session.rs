@@ -24,7 +24,7 @@ use crate::learner_link::backoff::Backoff;
 use crate::learner_link::client::{AskError, LearnerClient, LearnerNews, Newest};
 use crate::learner_link::discovery::{Discovery, FIRST_PAUSE, LONGEST_PAUSE};
 use crate::learner_link::neighbours::CurrentNeighbours;
-use crate::status::node_state::{Board, Download, NodeActivity, SnapshotTraffic};
+use crate::status::node_state::{Download, NodeActivity, NodeState, SnapshotTraffic};
 
 /// Unanswered heartbeats after which the connection is given up and the learner looked for anew.
 const MAX_MISSED: u32 = 2;
@@ -72,7 +72,7 @@ pub struct Session {
     /// Takes over the neighbours that the learner names.
     pub neighbours: CurrentNeighbours,
     /// Where the owner sees what happens.
-    pub board: Arc<Board>,
+    pub node_state: Arc<NodeState>,
     /// What is installed: reported to the learner at once.
     pub installed: watch::Receiver<Option<(Epoch, PolicyVersion)>>,
     /// Whether this node passes snapshots on.
@@ -189,7 +189,7 @@ impl Session {
                     }
                     (answered, missed) = (true, 0);
                     self.link(false);
-                    self.board.set(|facts| facts.silence = Some(why.clone()));
+                    self.node_state.set(|facts| facts.silence = Some(why.clone()));
                     tokio::time::sleep(REFUSED_PAUSE).await;
                 }
                 Err(error) => {
@@ -220,8 +220,8 @@ impl Session {
     async fn heartbeat(&self) -> Result<Heartbeat, Stopped> {
         let stats = self.snapshots.stats().await?;
         let uplinks = uplinks(&stats);
-        self.board.set(|facts| facts.traffic = traffic(&stats));
-        let facts = self.board.facts(clock::now());
+        self.node_state.set(|facts| facts.traffic = traffic(&stats));
+        let facts = self.node_state.facts(clock::now());
         let addresses = self.host.own_addrs();
         Ok(Heartbeat {
             epoch: facts.epoch.unwrap_or_default(),
@@ -241,7 +241,7 @@ impl Session {
     /// Says how far this machine's clock is off. Only lists go by it, so work goes on.
     fn compare_clocks(&mut self, learner: UnixMillis) {
         let ahead_ms = clock::wall().0 as i64 - learner.0 as i64;
-        self.board.set(|facts| facts.clock_ahead_ms = Some(ahead_ms));
+        self.node_state.set(|facts| facts.clock_ahead_ms = Some(ahead_ms));
         let said = self.clock_ahead_ms.unwrap_or(0);
         if ahead_ms.abs_diff(said) < CLOCK_OFF_MS {
             return;
@@ -263,7 +263,7 @@ impl Session {
 
     fn link(&self, up: bool) {
         self.linked.send_replace(up);
-        self.board.set(|facts| {
+        self.node_state.set(|facts| {
             facts.learner = up;
             facts.silence = None;
             if up && facts.state == NodeActivity::Joining {

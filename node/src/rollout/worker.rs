@@ -27,7 +27,7 @@ use crate::rollout::in_flight::OrdersInFlight;
 use crate::rollout::orders::{LeasedOrder, OrderSource};
 use crate::rollout::returns::Returns;
 use crate::snapshots::install::Installed;
-use crate::status::node_state::{Board, NodeActivity};
+use crate::status::node_state::{NodeActivity, NodeState};
 use crate::workload::NodeWorkload;
 
 /// Most orders in flight: enough rows to keep a processor busy, few enough that each is done soon.
@@ -55,7 +55,7 @@ pub struct RolloutWorker {
     /// Where finished groups go.
     pub outbox: Outbox,
     /// Where the owner sees what happens.
-    pub board: Arc<Board>,
+    pub node_state: Arc<NodeState>,
     /// Where orders go that come to nothing.
     pub returns: Returns,
     /// Ends the worker; what is in flight is given back, but for what has been judged.
@@ -90,7 +90,7 @@ impl RolloutWorker {
                 Err(RolloutError::Outbox(error)) => return Err(error),
                 Err(error) => {
                     tracing::error!(%error, "what was in flight is given back; waiting for a newer policy");
-                    self.board.set(|facts| facts.state = NodeActivity::PolicyUnusable);
+                    self.node_state.set(|facts| facts.state = NodeActivity::PolicyUnusable);
                     // The next attempt under the same weights would end in the same way.
                     let changed = stop.run_until_cancelled(self.policy.changed());
                     if !matches!(runtime.block_on(changed), Some(Ok(()))) {
@@ -215,14 +215,14 @@ impl RolloutWorker {
     async fn wait_for_orders(&mut self) -> Option<Vec<LeasedOrder>> {
         let mut changes = self.outbox.changes();
         while !self.outbox.has_room(self.in_flight) {
-            self.board.set(|facts| facts.state = NodeActivity::OutboxFull);
+            self.node_state.set(|facts| facts.state = NodeActivity::OutboxFull);
             changes.changed().await.ok()?;
         }
         if self.orders.is_empty() {
-            self.board.set(|facts| facts.state = NodeActivity::WaitingForWork);
+            self.node_state.set(|facts| facts.state = NodeActivity::WaitingForWork);
         }
         let orders = self.orders.batch(self.in_flight).await?;
-        self.board.set(|facts| facts.state = NodeActivity::Generating);
+        self.node_state.set(|facts| facts.state = NodeActivity::Generating);
         Some(orders)
     }
 
@@ -280,8 +280,8 @@ impl RolloutWorker {
         }
         self.outbox.push(&groups)?;
         let trajectories = groups.len() as u64 * u64::from(self.workload.group_size);
-        self.board.generated(clock::now(), trajectories);
-        self.board.set(|facts| facts.outbox = self.outbox.len());
+        self.node_state.generated(clock::now(), trajectories);
+        self.node_state.set(|facts| facts.outbox = self.outbox.len());
         Ok(())
     }
 }

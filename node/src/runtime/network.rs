@@ -49,7 +49,7 @@ impl Network {
         settings: &Settings,
         resources: &Resources,
     ) -> Result<(Self, Events), NodeError> {
-        let Resources { board, workload, store, key, .. } = resources;
+        let Resources { node_state, workload, store, key, .. } = resources;
         let (host, host_events) = start_host(HostConfig {
             listen: ready.listen.clone(),
             mode: DhtMode::Auto,
@@ -67,7 +67,7 @@ impl Network {
         };
         let (snapshots, snapshot_events) = Snapshots::start(host.clone(), store.clone(), config)?;
         let network = Self {
-            neighbours: CurrentNeighbours::new(host.clone(), snapshots.clone(), board.clone()),
+            neighbours: CurrentNeighbours::new(host.clone(), snapshots.clone(), node_state.clone()),
             manifests: Arc::new(Manifests::new(workload.clone(), snapshots.clone())),
             learner: LearnerClient::new(host.clone(), ready.learner),
             learner_gone: Arc::new(Notify::new()),

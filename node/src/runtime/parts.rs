@@ -121,7 +121,7 @@ impl Parts<'_> {
             policy: self.readers.policy.clone(),
             fallback: self.resources.fallback.clone(),
             outbox: self.resources.outbox.clone(),
-            board: self.resources.board.clone(),
+            node_state: self.resources.node_state.clone(),
             returns,
             stop: stop.clone(),
         };
@@ -158,7 +158,7 @@ impl Parts<'_> {
             manifests: self.network.manifests.clone(),
             learner: self.network.learner.clone(),
             neighbours: self.network.neighbours.clone(),
-            board: self.resources.board.clone(),
+            node_state: self.resources.node_state.clone(),
             kept: self.ready.data.installed(),
             policy: (generates || verifies).then_some(policy),
             instead: match (generates, verifies) {
@@ -193,7 +193,7 @@ impl Parts<'_> {
             workload: self.resources.workload.clone(),
             key: self.resources.key.clone(),
             policy: self.readers.policy.clone(),
-            board: self.resources.board.clone(),
+            node_state: self.resources.node_state.clone(),
         };
         Box::pin(async move {
             verifier.run().await;
@@ -227,7 +227,7 @@ impl Parts<'_> {
             host: self.network.host.clone(),
             learner: self.ready.learner,
             outbox: self.resources.outbox.clone(),
-            board: self.resources.board.clone(),
+            node_state: self.resources.node_state.clone(),
             ledger: Mutex::new(ledger),
             complaints: sender::complaints(),
         };
@@ -237,7 +237,7 @@ impl Parts<'_> {
     /// Tells the owner what the node is doing.
     pub(super) fn status(&self, screen: &Screen) -> Service {
         let reporter = StatusReporter {
-            board: self.resources.board.clone(),
+            node_state: self.resources.node_state.clone(),
             host: self.network.host.clone(),
             path: self.ready.data.status(),
             every: self.settings.status_every(),
@@ -274,7 +274,7 @@ impl Parts<'_> {
             run: self.resources.workload.run,
             snapshots: self.network.snapshots.clone(),
             neighbours: self.network.neighbours.clone(),
-            board: self.resources.board.clone(),
+            node_state: self.resources.node_state.clone(),
             installed: self.readers.installed.clone(),
             relays: self.settings.relays(),
             max_upload: self.settings.max_upload,

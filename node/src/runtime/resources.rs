@@ -14,12 +14,12 @@ use crate::devices::hardware;
 use crate::preflight::Ready;
 use crate::settings::Settings;
 use crate::snapshots::install::Images;
-use crate::status::node_state::Board;
+use crate::status::node_state::NodeState;
 use crate::workload::NodeWorkload;
 
 /// Everything of a run that is there without the network.
 pub(super) struct Resources {
-    pub(super) board: Arc<Board>,
+    pub(super) node_state: Arc<NodeState>,
     pub(super) workload: Arc<NodeWorkload>,
     pub(super) fallback: Arc<DeviceFallback>,
     pub(super) outbox: Outbox,
@@ -33,25 +33,25 @@ impl Resources {
     pub(super) fn open(
         ready: &Ready,
         settings: &Settings,
-        board: &Arc<Board>,
+        node_state: &Arc<NodeState>,
         charter: &Signed<Charter>,
     ) -> Result<Self, NodeError> {
-        let (workload, fallback) = compute(settings, board, charter)?;
+        let (workload, fallback) = compute(settings, node_state, charter)?;
         let expected = fallback.first().filter(|_| settings.generates()).and_then(|device| {
             let (parameters, response) = (workload.model.parameter_count(), workload.form().max_new_tokens);
             hardware::expected(settings, &device, workload.precision(), parameters, response)
         });
-        board.set(|facts| facts.expected_rollouts_per_s = expected);
+        node_state.set(|facts| facts.expected_rollouts_per_s = expected);
         // Blocks, and nothing else of the run has begun.
         let outbox = Outbox::open(&ready.data.outbox(), &workload.run, &ready.identity.public())?;
-        board.set(|facts| {
+        node_state.set(|facts| {
             facts.outbox = outbox.len();
             // What an earlier run left here says nothing about this one.
             (facts.version, facts.epoch, facts.installed_at) = (None, None, None);
             (facts.download, facts.parent) = (None, None);
         });
         Ok(Self {
-            board: board.clone(),
+            node_state: node_state.clone(),
             workload: Arc::new(workload),
             fallback: Arc::new(fallback),
             outbox,
@@ -65,7 +65,7 @@ impl Resources {
 /// What the run asks for in this node's precision, and the devices that compute it.
 fn compute(
     settings: &Settings,
-    board: &Arc<Board>,
+    node_state: &Arc<NodeState>,
     charter: &Signed<Charter>,
 ) -> Result<(NodeWorkload, DeviceFallback), NodeError> {
     let (run, charter) = Charter::open(charter)?;
@@ -76,6 +76,6 @@ fn compute(
     }
     workload.check_machine()?;
     let workload = workload.computed_in(settings.precision)?;
-    let fallback = DeviceFallback::new(&settings.device, workload.precision(), board.clone())?;
+    let fallback = DeviceFallback::new(&settings.device, workload.precision(), node_state.clone())?;
     Ok((workload, fallback))
 }

@@ -22,7 +22,7 @@ use crate::preflight::Ready;
 use crate::rollout::orders::order_queue;
 use crate::rollout::returns::returns;
 use crate::settings::Settings;
-use crate::status::node_state::{Board, NodeActivity};
+use crate::status::node_state::{NodeActivity, NodeState};
 use crate::status::screen::Screen;
 
 /// A node that ends waits so long for the learner to take orders back.
@@ -36,7 +36,7 @@ const SESSION_ENDS_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct Supervisor {
     host: Host,
     outbox: Outbox,
-    board: Arc<Board>,
+    node_state: Arc<NodeState>,
     /// Ends with the run.
     session: JoinHandle<Result<Ending, NodeError>>,
     /// Ends when it is told to, or when finished work cannot be kept.
@@ -54,11 +54,11 @@ impl Supervisor {
         ready: &Ready,
         settings: &Settings,
         screen: &Screen,
-        board: &Arc<Board>,
+        node_state: &Arc<NodeState>,
         charter: &Signed<Charter>,
     ) -> Result<Self, NodeError> {
         let ledger = Ledger::open(&ready.data.receipts(), charter, ready.identity.public())?;
-        let resources = &Resources::open(ready, settings, board, charter)?;
+        let resources = &Resources::open(ready, settings, node_state, charter)?;
         let (network, events) = Network::start(ready, settings, resources).await?;
         let (writers, readers) = channels();
         let parts = Parts { ready, settings, resources, network: &network, readers: &readers };
@@ -85,7 +85,16 @@ impl Supervisor {
         parts.kept_snapshot().await?;
         let session = parts.session(writers.linked, writers.newest);
         let (host, outbox) = (network.host.clone(), resources.outbox.clone());
-        Ok(Self { host, outbox, board: board.clone(), session, worker, stop_worker, returning, services })
+        Ok(Self {
+            host,
+            outbox,
+            node_state: node_state.clone(),
+            session,
+            worker,
+            stop_worker,
+            returning,
+            services,
+        })
     }
 
     /// Works until the session ends by itself, or until `stop` (`None`). Then everything is taken down.
@@ -119,7 +128,7 @@ impl Supervisor {
         joined(&mut self.session).await;
         self.services.shutdown().await;
         self.host.shutdown().await;
-        self.board.set(|facts| {
+        self.node_state.set(|facts| {
             facts.learner = false;
             facts.outbox = self.outbox.len();
         });
@@ -149,7 +158,7 @@ impl Supervisor {
 
     /// Gives the delivery time to empty the outbox, for as long as the learner takes something.
     async fn deliver(&mut self, stop: &CancellationToken) {
-        self.board.set(|facts| facts.state = NodeActivity::Delivering);
+        self.node_state.set(|facts| facts.state = NodeActivity::Delivering);
         let mut changes = self.outbox.changes();
         let deadline = Instant::now() + DELIVER_FOR;
         let delivered = async {

@@ -21,7 +21,7 @@ use crate::learner_link::neighbours::CurrentNeighbours;
 use crate::snapshots::install;
 use crate::snapshots::install::{Images, InstallError, Installed};
 use crate::snapshots::manifests::{LINES, Manifests};
-use crate::status::node_state::{Board, Download, NodeActivity};
+use crate::status::node_state::{Download, NodeActivity, NodeState};
 use crate::workload::{NodeWorkload, NodeWorkloadError};
 
 /// The pause before a snapshot that could not be installed is tried again, at first and at most.
@@ -57,7 +57,7 @@ pub struct SnapshotDownloads {
     /// Takes over those that it names.
     pub neighbours: CurrentNeighbours,
     /// Where the owner sees what happens.
-    pub board: Arc<Board>,
+    pub node_state: Arc<NodeState>,
     /// Where the manifest of the installed snapshot is kept.
     pub kept: PathBuf,
     /// What the node generates with, or checks what others have generated. A node that does neither
@@ -87,7 +87,7 @@ impl SnapshotDownloads {
                     SnapshotEvent::AskNeighbours { lost } => drop(ask.try_send(lost)),
                     SnapshotEvent::Progress { version, have_bytes: have, total_bytes: total } => {
                         let download = Some(Download { version, have, total });
-                        self.board.set(|facts| facts.download = download);
+                        self.node_state.set(|facts| facts.download = download);
                     }
                     SnapshotEvent::CutOff(peer) => {
                         tracing::warn!(peer = %peer.short(), "cut off: it served bytes that do not match their names");
@@ -180,7 +180,7 @@ impl SnapshotDownloads {
 
     fn done(&self, manifest: &Manifest) {
         let (epoch, version) = (manifest.epoch, manifest.version);
-        self.board.set(|facts| {
+        self.node_state.set(|facts| {
             (facts.epoch, facts.version) = (Some(epoch), Some(version));
             facts.installed_at = Some(clock::wall());
             facts.download = None;

@@ -140,9 +140,9 @@ impl Facts {
 
 /// The one place where [`Facts`] are kept.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<(Facts, Meter)>);
+pub struct NodeState(Mutex<(Facts, Meter)>);
 
-impl Board {
+impl NodeState {
     /// Changes facts under the lock, so `change` must not wait for anything.
     pub fn set(&self, change: impl FnOnce(&mut Facts)) {
         change(&mut self.0.lock().0);
@@ -173,12 +173,12 @@ mod tests {
 
     #[test]
     fn the_learner_is_told_what_is_expected_until_there_are_groups() {
-        let board = Board::default();
-        let told = |now| board.facts(UnixMillis(now)).told_rollouts_per_s();
+        let node_state = NodeState::default();
+        let told = |now| node_state.facts(UnixMillis(now)).told_rollouts_per_s();
         assert_eq!(told(0), 0.0);
-        board.set(|facts| facts.expected_rollouts_per_s = Some(2.5));
+        node_state.set(|facts| facts.expected_rollouts_per_s = Some(2.5));
         assert_eq!(told(0), 2.5);
-        board.generated(UnixMillis(1_000), 8);
+        node_state.generated(UnixMillis(1_000), 8);
         assert_eq!(told(3_000), 4.0);
         assert_eq!(told(60_000), 0.0, "what was measured counts, whatever it is");
     }

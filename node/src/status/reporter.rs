@@ -12,7 +12,7 @@ use echo_protocol::program::clock;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::state::state_file;
-use crate::status::node_state::{Board, Facts, NodeActivity};
+use crate::status::node_state::{Facts, NodeActivity, NodeState};
 
 use crate::status::screen::Screen;
 
@@ -22,7 +22,7 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// Reports on a node.
 pub struct StatusReporter {
     /// The node's facts, which every part writes.
-    pub board: Arc<Board>,
+    pub node_state: Arc<NodeState>,
     /// Asked for the number of connected peers.
     pub host: Host,
     /// Where the file for programs lies.
@@ -43,8 +43,8 @@ impl StatusReporter {
         loop {
             refresh.tick().await;
             let peers = self.host.connected_peers().await.len();
-            self.board.set(|facts| facts.peers = peers);
-            let facts = self.board.facts(clock::now());
+            self.node_state.set(|facts| facts.peers = peers);
+            let facts = self.node_state.facts(clock::now());
             self.screen.download(facts.download);
             if let Err(error) = state_file::write(&self.path, &facts, false)
                 && !std::mem::replace(&mut complained, true)
@@ -138,16 +138,16 @@ mod tests {
 
     #[test]
     fn the_line_says_what_matters() {
-        let board = Board::default();
-        let line_now = || line(&board.facts(UnixMillis(2_000)));
+        let node_state = NodeState::default();
+        let line_now = || line(&node_state.facts(UnixMillis(2_000)));
         assert_eq!(
             line_now(),
             "no policy yet | looking for the learner | 0.0 rollouts/s | 0 groups accepted | 0 in outbox | 0 peers"
         );
-        board.generated(UnixMillis(0), 64);
-        board.refused(RefuseReason::Stale);
-        board.refused(RefuseReason::Stale);
-        board.set(|facts| {
+        node_state.generated(UnixMillis(0), 64);
+        node_state.refused(RefuseReason::Stale);
+        node_state.refused(RefuseReason::Stale);
+        node_state.set(|facts| {
             facts.state = NodeActivity::Generating;
             facts.version = Some(PolicyVersion(4));
             facts.accepted = 7;
@@ -159,18 +159,18 @@ mod tests {
             "v4 | generating, learner away, receiving v6 33 % | 32.0 rollouts/s | 7 groups accepted, 2 refused (stale 2) | \
              0 in outbox | 0 peers | parent 01020304"
         );
-        board.set(|facts| facts.device = Some("CPU".into()));
+        node_state.set(|facts| facts.device = Some("CPU".into()));
         assert!(line_now().contains("33 % | 32.0 rollouts/s"));
-        board.set(|facts| facts.device = Some("Card".into()));
+        node_state.set(|facts| facts.device = Some("Card".into()));
         assert!(line_now().contains("33 % | on Card | 32.0 rollouts/s"));
         let lost = LostDevice { name: "Card".into(), why: "unplugged".into() };
-        board.set(|facts| (facts.device, facts.lost_devices) = (Some("CPU".into()), vec![lost]));
+        node_state.set(|facts| (facts.device, facts.lost_devices) = (Some("CPU".into()), vec![lost]));
         assert!(line_now().contains("33 % | on CPU, without Card | 32.0 rollouts/s"));
-        board.set(|facts| (facts.checked, facts.denounced) = (12, 1));
+        node_state.set(|facts| (facts.checked, facts.denounced) = (12, 1));
         assert!(line_now().contains(" | 12 of others checked, 1 of them lies | 0 in outbox"));
-        board.set(|facts| (facts.state, facts.download) = (NodeActivity::Verifying, None));
+        node_state.set(|facts| (facts.state, facts.download) = (NodeActivity::Verifying, None));
         assert!(line_now().contains("| checking others' work, learner away |"));
-        board.set(|facts| (facts.checked, facts.silence) = (0, Some("banned: spam".into())));
+        node_state.set(|facts| (facts.checked, facts.silence) = (0, Some("banned: spam".into())));
         assert!(line_now().contains("| no group to check yet, refused by the learner (banned: spam) |"));
     }
 

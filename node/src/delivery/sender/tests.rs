@@ -14,7 +14,7 @@ struct Lab {
     learner: Host,
     incoming: IncomingStreams,
     outbox: Outbox,
-    board: Arc<Board>,
+    node_state: Arc<NodeState>,
     delivery: tokio::task::JoinHandle<Result<Infallible, OutboxError>>,
 }
 
@@ -28,12 +28,12 @@ async fn lab(secret: u8, groups: u64) -> Lab {
     let outbox = outbox(dir.path(), secret + 1);
     let work: Vec<_> = (0..groups).map(|n| (OrderCounter(n), n.to_be_bytes().to_vec())).collect();
     outbox.push(&work).unwrap();
-    let board = Arc::new(Board::default());
+    let node_state = Arc::new(NodeState::default());
     let delivery = Delivery {
         host: node.clone(),
         learner: learner.peer_id(),
         outbox: outbox.clone(),
-        board: board.clone(),
+        node_state: node_state.clone(),
         ledger: Mutex::new(ledger(dir.path(), secret + 1)),
         complaints: complaints(),
     };
@@ -45,7 +45,7 @@ async fn lab(secret: u8, groups: u64) -> Lab {
         learner,
         incoming,
         outbox,
-        board,
+        node_state,
         delivery,
     }
 }
@@ -126,7 +126,7 @@ async fn answers_that_were_lost_make_the_groups_come_again_and_duplicates_settle
     }
     lab.until_empty().await;
     assert!(seen.keys().copied().eq(0..40), "{seen:?}");
-    let facts = lab.board.facts(UnixMillis(0));
+    let facts = lab.node_state.facts(UnixMillis(0));
     assert_eq!(facts.accepted + facts.refused["duplicate"], 40);
     assert!(facts.refused["duplicate"] >= 11, "{facts:?}");
     assert!(logged.lines("the learner refused a group").is_empty(), "that is as it should be");
@@ -146,7 +146,7 @@ async fn a_learner_that_takes_no_groups_is_named_once() {
         // Nobody has this key.
         learner: echo_protocol::net::peer_id_of([70; 32]),
         outbox,
-        board: Arc::default(),
+        node_state: Arc::default(),
         ledger: Mutex::new(ledger(dir.path(), 71)),
         complaints: complaints(),
     };
@@ -182,7 +182,7 @@ async fn a_refused_group_leaves_and_an_undecided_one_comes_again() {
     // Nobody asked about this one.
     answer(&mut stream, Some(OrderCounter(77)), Outcome::Accepted).await;
     lab.until_empty().await;
-    let facts = lab.board.facts(UnixMillis(0));
+    let facts = lab.node_state.facts(UnixMillis(0));
     assert_eq!((facts.accepted, facts.refused["stale"]), (1, 1));
     let waited = Duration::from_secs_f64(facts.waited_s);
     assert!(
@@ -209,7 +209,7 @@ async fn a_group_that_the_learner_cannot_even_name_is_found_by_sending_one_by_on
         answer(&mut stream, Some(counter), Outcome::Accepted).await;
     }
     lab.until_empty().await;
-    let facts = lab.board.facts(UnixMillis(0));
+    let facts = lab.node_state.facts(UnixMillis(0));
     assert_eq!((facts.accepted, facts.refused["malformed"]), (2, 1));
     lab.end().await;
 }

@@ -37,7 +37,7 @@ struct Bench {
     stock: OrderStock,
     policy: watch::Sender<Option<Arc<Installed>>>,
     fallback: Arc<DeviceFallback>,
-    board: Arc<Board>,
+    node_state: Arc<NodeState>,
     returning: Returning,
     stop: CancellationToken,
     ended: oneshot::Receiver<Result<(), OutboxError>>,
@@ -83,8 +83,8 @@ fn bench_on(devices: Vec<Device>, workload: Arc<NodeWorkload>) -> Bench {
     let (stock, orders) = order_queue(64);
     let (returns, returning) = returns();
     let (policy, installed) = watch::channel(None);
-    let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
-    let fallback = Arc::new(DeviceFallback::of(devices, board.clone()));
+    let (node_state, stop) = (Arc::new(NodeState::default()), CancellationToken::new());
+    let fallback = Arc::new(DeviceFallback::of(devices, node_state.clone()));
     let worker = RolloutWorker {
         workload,
         key: Arc::new(key()),
@@ -93,12 +93,12 @@ fn bench_on(devices: Vec<Device>, workload: Arc<NodeWorkload>) -> Bench {
         policy: installed,
         fallback: fallback.clone(),
         outbox: outbox.clone(),
-        board: board.clone(),
+        node_state: node_state.clone(),
         returns,
         stop: stop.clone(),
     };
     let ended = worker.spawn().unwrap();
-    Bench { _dir: dir, store, outbox, stock, policy, fallback, board, returning, stop, ended }
+    Bench { _dir: dir, store, outbox, stock, policy, fallback, node_state, returning, stop, ended }
 }
 
 impl Bench {
@@ -113,7 +113,7 @@ impl Bench {
 
     /// Waits until the worker has finished this many groups.
     async fn wait_for(&self, groups: u64) {
-        while self.board.facts(clock::now()).rollouts < groups * u64::from(testing::GROUP) {
+        while self.node_state.facts(clock::now()).rollouts < groups * u64::from(testing::GROUP) {
             tokio::task::yield_now().await;
         }
     }
@@ -182,7 +182,7 @@ async fn orders_whose_lease_is_over_or_whose_group_waits_are_not_begun() {
         [0],
         "the waiting group is still the old one"
     );
-    assert_eq!(bench.board.facts(clock::now()).rollouts, u64::from(testing::GROUP));
+    assert_eq!(bench.node_state.facts(clock::now()).rollouts, u64::from(testing::GROUP));
     assert_eq!(bench.returned(), [(1, ReturnReason::Late)].into());
     bench.end().await;
 }
@@ -206,7 +206,7 @@ async fn a_prompt_without_tokens_costs_its_own_order_alone() {
     for counter in 0..16 {
         assert_eq!(bench.outbox.contains(OrderCounter(counter)).unwrap(), good.contains(&counter));
     }
-    assert_ne!(bench.board.facts(clock::now()).state, NodeActivity::PolicyUnusable);
+    assert_ne!(bench.node_state.facts(clock::now()).state, NodeActivity::PolicyUnusable);
     assert_eq!(bench.returned(), poison.iter().map(|counter| (*counter, ReturnReason::Undoable)).collect());
     bench.end().await;
 }
@@ -220,7 +220,7 @@ async fn nothing_is_generated_while_the_outbox_is_full() {
     bench.outbox.push(&filling).unwrap();
     bench.order(1, UnixMillis(u64::MAX));
     bench.install(1);
-    while bench.board.facts(clock::now()).state != NodeActivity::OutboxFull {
+    while bench.node_state.facts(clock::now()).state != NodeActivity::OutboxFull {
         tokio::task::yield_now().await;
     }
     assert!(!bench.outbox.contains(OrderCounter(1)).unwrap());
@@ -277,7 +277,7 @@ async fn what_comes_after_a_policy_was_withdrawn_is_begun_under_the_one_before()
     bench.install(9);
     bench.order(0, UnixMillis(u64::MAX));
     bench.wait_for(1).await;
-    while bench.board.facts(clock::now()).state != NodeActivity::WaitingForWork {
+    while bench.node_state.facts(clock::now()).state != NodeActivity::WaitingForWork {
         tokio::task::yield_now().await;
     }
     // The worker learns of it when there is work.

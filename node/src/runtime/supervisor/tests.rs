@@ -11,7 +11,7 @@ async fn supervisor(
     Supervisor {
         host,
         outbox: Outbox::open(dir, &testing::run_id(), &testing::learner_key().public()).unwrap(),
-        board: Arc::default(),
+        node_state: Arc::default(),
         session: tokio::spawn(session),
         worker: tokio::spawn(worker),
         stop_worker: CancellationToken::new(),

@@ -6,7 +6,7 @@ use crate::learner_link::client::LearnerClient;
 use crate::learner_link::neighbours::CurrentNeighbours;
 use crate::snapshots::downloads::SnapshotDownloads;
 use crate::snapshots::manifests::Manifests;
-use crate::status::node_state::Board;
+use crate::status::node_state::NodeState;
 use crate::testing;
 use echo_policy::generation::Generation;
 use echo_policy::model::weights::Weights;
@@ -106,8 +106,8 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     let (host, _events) = testing::host(1, Vec::new()).await;
     let config = SnapshotsConfig::new(public(1), SnapshotRole::Relay, DisseminationMode::Echo);
     let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), config).unwrap();
-    let board = Arc::new(Board::default());
-    let neighbours = CurrentNeighbours::new(host.clone(), snapshots.clone(), board.clone());
+    let node_state = Arc::new(NodeState::default());
+    let neighbours = CurrentNeighbours::new(host.clone(), snapshots.clone(), node_state.clone());
     let workload = testing::workload();
     let manifests = Arc::new(Manifests::new(workload.clone(), snapshots.clone()));
     let (policy, mut installed) = watch::channel(None);
@@ -121,7 +121,7 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
         manifests: manifests.clone(),
         learner: LearnerClient::new(host.clone(), echo_protocol::net::peer_id_of([99; 32])),
         neighbours,
-        board,
+        node_state,
         kept: kept.clone(),
         policy: Some(policy),
         instead: None,

@@ -9,7 +9,7 @@ use echo_node::delivery::outbox::Outbox;
 use echo_node::rollout::orders::{LeasedOrder, order_queue};
 use echo_node::rollout::returns::returns;
 use echo_node::rollout::worker::{MAX_IN_FLIGHT, RolloutWorker};
-use echo_node::status::node_state::Board;
+use echo_node::status::node_state::NodeState;
 use echo_policy::model::config::{ModelConfig, TinySizes};
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::{DType, Weights};
@@ -106,7 +106,7 @@ async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<ProcessMemory>, u
         policy: installed,
         fallback: home.fallback.clone(),
         outbox: outbox.clone(),
-        board: Arc::new(Board::default()),
+        node_state: Arc::new(NodeState::default()),
         returns: returns().0,
         stop: stop.clone(),
     };

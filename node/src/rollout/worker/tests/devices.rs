@@ -27,14 +27,14 @@ async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
         bench.install(3);
         bench.wait_for(6).await;
         assert_eq!(groups(&bench, 10..16), expected);
-        let facts = bench.board.facts(clock::now());
+        let facts = bench.node_state.facts(clock::now());
         assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("CPU"), lost), "{facts:?}");
         assert!(facts.lost_devices[0].why.contains("unplugged"));
         // The next version does not go there either.
         bench.install(4);
         bench.order(20, UnixMillis(u64::MAX));
         bench.wait_for(7).await;
-        assert_eq!(bench.board.facts(clock::now()).device.as_deref(), Some("CPU"));
+        assert_eq!(bench.node_state.facts(clock::now()).device.as_deref(), Some("CPU"));
         bench.end().await;
     }
 }
@@ -114,7 +114,7 @@ async fn an_order_that_the_device_has_no_room_for_is_given_up_alone() {
     for counter in 10..16 {
         assert_eq!(bench.outbox.contains(OrderCounter(counter)).unwrap(), counter != 12);
     }
-    let facts = bench.board.facts(clock::now());
+    let facts = bench.node_state.facts(clock::now());
     assert_ne!(facts.state, NodeActivity::PolicyUnusable);
     assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("Card"), 0), "{facts:?}");
     bench.end().await;
