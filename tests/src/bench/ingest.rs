@@ -122,17 +122,17 @@ async fn measure(bench: &IngestBench) -> anyhow::Result<Round> {
     let scratch = tempfile::tempdir()?;
     let (groups, clients) = (usize::from(bench.groups), usize::from(bench.clients));
     let wrong = "7".repeat(usize::from(bench.tokens) - 1);
-    let mut crew =
+    let mut clients =
         BenchClients::assemble(scratch.path(), &run_file(bench.tokens), clients, groups, &wrong).await?;
-    let signatures = crew.frames().map(Signed::of).collect::<Result<Vec<_>, _>>()?;
-    let bytes = crew.frames().map(<[u8]>::len).sum::<usize>() as f64 / groups as f64;
+    let signatures = clients.frames().map(Signed::of).collect::<Result<Vec<_>, _>>()?;
+    let bytes = clients.frames().map(<[u8]>::len).sum::<usize>() as f64 / groups as f64;
 
-    let pid = crew.network.learner_pid().context("the learner is gone")?;
+    let pid = clients.network.learner_pid().context("the learner is gone")?;
     let (before, since) = (process_usage::processor_s(pid)?, Instant::now());
-    crew.deliver(groups, None).await?;
+    clients.deliver(groups, None).await?;
     let (seconds, used) = (since.elapsed().as_secs_f64(), process_usage::processor_s(pid)? - before);
-    let run_dir = crew.network.layout().run_dir();
-    crew.network.kill_learner().await?;
+    let run_dir = clients.network.layout().run_dir();
+    clients.network.kill_learner().await?;
     let durable = durable_groups(&run_dir)?;
     ensure!(durable == groups as u64, "{groups} groups were acknowledged, and {durable} are in the store");
 

@@ -161,10 +161,10 @@ fn released_early(metrics: &Path) -> anyhow::Result<BTreeSet<u64>> {
 pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<CommandReport> {
     Binaries::fresh(console).await?;
     let scratch = tempfile::tempdir()?;
-    let crew = BenchClients::assemble(scratch.path(), &run_file(&bench), CLIENTS, 0, "").await?;
-    let metrics = crew.network.layout().metrics();
+    let clients = BenchClients::assemble(scratch.path(), &run_file(&bench), CLIENTS, 0, "").await?;
+    let metrics = clients.network.layout().metrics();
     let (groups, updates) = (u64::from(bench.groups), u64::from(bench.updates));
-    let mut course = Course { crew, metrics, groups, made: 0, delivered: 0 };
+    let mut course = Course { clients, metrics, groups, made: 0, delivered: 0 };
     let mut pairs = Vec::new();
     for round in 1..=bench.rounds {
         let quiet = course.quiet(updates).await?;
@@ -190,7 +190,7 @@ pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<Command
 
 /// Where the learner is.
 struct Course {
-    crew: BenchClients,
+    clients: BenchClients,
     metrics: PathBuf,
     /// Groups of an update.
     groups: u64,
@@ -216,12 +216,12 @@ impl Course {
     async fn update(&mut self) -> anyhow::Result<()> {
         let lacking = (self.groups * (self.made + 1)).saturating_sub(self.delivered);
         let missing = usize::try_from(lacking)?;
-        self.crew.prepare(missing, "").await?;
-        self.crew.deliver(missing, None).await?;
+        self.clients.prepare(missing, "").await?;
+        self.clients.deliver(missing, None).await?;
         self.delivered += lacking;
         let (path, before) = (self.metrics.clone(), self.made);
         let made = |_: &mut TestNetwork| latest(&path).ok().filter(|made| *made > before);
-        self.made = until("an update", UPDATE_LIMIT, &mut self.crew.network, made).await?;
+        self.made = until("an update", UPDATE_LIMIT, &mut self.clients.network, made).await?;
         Ok(())
     }
 
@@ -241,12 +241,12 @@ impl Course {
              choose fewer --rounds or --updates, or a smaller --hidden"
         );
         let count = usize::try_from(offered)?;
-        self.crew.prepare(count, "").await?;
+        self.clients.prepare(count, "").await?;
         let first = latest(&self.metrics)? + 1;
         // The clients are in this process.
         let clients_s = || process_usage::processor_s(std::process::id());
         let (since, before_s) = (Instant::now(), clients_s()?);
-        self.crew.deliver(count, Some(OFFERED / GROUP_SIZE as f64)).await?;
+        self.clients.deliver(count, Some(OFFERED / GROUP_SIZE as f64)).await?;
         let took_s = since.elapsed().as_secs_f64();
         let trajectories_s = (offered * GROUP_SIZE as u64) as f64 / took_s;
         let cores = std::thread::available_parallelism()?.get() as f64;

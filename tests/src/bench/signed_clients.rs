@@ -53,9 +53,9 @@ impl BenchClients {
         until("the first evaluation", PATIENCE, &mut network, idle).await?;
         let list = network.layout().list();
         let members = try_join_all((0..clients).map(|number| Member::join(&list, number))).await?;
-        let mut crew = Self { network, members };
-        crew.prepare(groups, wrong).await?;
-        Ok(crew)
+        let mut clients = Self { network, members };
+        clients.prepare(groups, wrong).await?;
+        Ok(clients)
     }
 
     /// Has each client make its share of `groups` more groups, with `wrong` as the wrong answer.

@@ -21,16 +21,16 @@ pub(super) struct ComputePool {
     threads: usize,
     /// The name of the instructions that its tools compute with.
     instructions: &'static str,
-    crew: ThreadTeam,
+    team: ThreadTeam,
     pub(super) workspace: PassWorkspace,
     tools: Vec<Mutex<Tools>>,
 }
 
 impl ComputePool {
     fn new(threads: usize, processor: Processor) -> Self {
-        let crew = ThreadTeam::new(threads);
-        let tools = (0..crew.size()).map(|_| Mutex::new(Tools::new(processor))).collect();
-        Self { threads, instructions: processor.name(), crew, workspace: PassWorkspace::default(), tools }
+        let team = ThreadTeam::new(threads);
+        let tools = (0..team.size()).map(|_| Mutex::new(Tools::new(processor))).collect();
+        Self { threads, instructions: processor.name(), team, workspace: PassWorkspace::default(), tools }
     }
 
     /// Calls `enter` with the room for a pass of so many operations: that of the process, with as
@@ -52,13 +52,13 @@ impl ComputePool {
     /// The team's workspace and what runs a job of at most `phases` phases on its threads,
     /// each with its tools.
     pub(super) fn split(&mut self) -> (&mut PassWorkspace, Runner<'_>) {
-        (&mut self.workspace, Runner { crew: &mut self.crew, tools: &self.tools })
+        (&mut self.workspace, Runner { team: &mut self.team, tools: &self.tools })
     }
 }
 
 /// A team with the tools of its threads.
 pub(super) struct Runner<'a> {
-    crew: &'a mut ThreadTeam,
+    team: &'a mut ThreadTeam,
     tools: &'a [Mutex<Tools>],
 }
 
@@ -66,7 +66,7 @@ impl Runner<'_> {
     /// Runs `job`, of at most `phases` phases, on every thread that comes, each with its tools.
     pub(super) fn run(self, phases: usize, job: impl Fn(&TeamMember<'_>, &mut Tools) + Sync) {
         let tools = self.tools;
-        self.crew.run(phases, &|worker| {
+        self.team.run(phases, &|worker| {
             let mut tools = tools[worker.index()].lock();
             job(worker, &mut tools);
         });

@@ -133,7 +133,7 @@ impl ThreadTeam {
         drop(end);
         if common.broken.swap(false, Ordering::SeqCst) {
             let panic = common.panic.lock().take();
-            resume_unwind(panic.unwrap_or_else(|| Box::new("a thread of the crew panicked")));
+            resume_unwind(panic.unwrap_or_else(|| Box::new("a thread of the team panicked")));
         }
     }
 }
@@ -239,7 +239,7 @@ impl TeamMember<'_> {
         self.common.progress.wait_until(|| is_done() || broken());
         if broken() {
             // Without a message of its own: that of the thread that broke it tells what happened.
-            resume_unwind(Box::new("another thread of the crew panicked"));
+            resume_unwind(Box::new("another thread of the team panicked"));
         }
     }
 }
@@ -263,12 +263,12 @@ mod tests {
     #[test]
     fn every_item_is_taken_once_in_every_phase() {
         for threads in [1, 2, 5] {
-            let mut crew = ThreadTeam::new(threads);
-            assert_eq!(crew.size(), threads);
+            let mut team = ThreadTeam::new(threads);
+            assert_eq!(team.size(), threads);
             for items in [0, 1, 7, 1000] {
                 const PHASES: usize = 40;
                 let taken: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
-                crew.run(PHASES, &|worker| {
+                team.run(PHASES, &|worker| {
                     for phase in 0..PHASES {
                         worker.phase(items, 3, |chunk| {
                             for item in chunk {
@@ -285,11 +285,11 @@ mod tests {
     #[test]
     fn a_phase_sees_what_the_ones_before_wrote() {
         const ITEMS: usize = 64;
-        let mut crew = ThreadTeam::new(2);
+        let mut team = ThreadTeam::new(2);
         let mut numbers = vec![0.0f32; 2 * ITEMS];
         for _ in 0..200 {
             let shared = SharedSlice::new(&mut numbers);
-            crew.run(8, &|worker| {
+            team.run(8, &|worker| {
                 for phase in 0..8 {
                     let (from, to) = if phase % 2 == 0 { (0, ITEMS) } else { (ITEMS, 0) };
                     worker.each(ITEMS, |item| {
@@ -308,11 +308,11 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_kept_away_holds_nobody_up() {
-        let mut crew = ThreadTeam::new(3);
-        assert_eq!(crew.size(), 3);
+        let mut team = ThreadTeam::new(3);
+        assert_eq!(team.size(), 3);
         let (away, back) = (Barrier::new(2), Barrier::new(2));
         let done = AtomicUsize::new(0);
-        crew.run(2, &|worker| {
+        team.run(2, &|worker| {
             // One thread leaves before the first phase, and comes back when the others have done both.
             if worker.index() == 1 {
                 away.wait();
@@ -334,9 +334,9 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_the_caller_and_the_crew_goes_on() {
-        let mut crew = ThreadTeam::new(3);
-        assert_eq!(crew.size(), 3);
+    fn a_panic_reaches_the_caller_and_the_team_goes_on() {
+        let mut team = ThreadTeam::new(3);
+        assert_eq!(team.size(), 3);
         for panicking in 0..3 {
             // As many chunks as threads, and nobody ends one before each has one.
             let all = Barrier::new(3);
@@ -347,10 +347,10 @@ mod tests {
                 });
                 worker.phase(1, 1, |_| unreachable!("a phase after one that broke"));
             };
-            let panic = catch_unwind(AssertUnwindSafe(|| crew.run(2, &job))).unwrap_err();
+            let panic = catch_unwind(AssertUnwindSafe(|| team.run(2, &job))).unwrap_err();
             assert_eq!(*panic.downcast::<String>().unwrap(), format!("thread {panicking} fails"));
             let ran = AtomicUsize::new(0);
-            crew.run(1, &|worker| {
+            team.run(1, &|worker| {
                 worker.each(3, |_| {
                     ran.fetch_add(1, Ordering::Relaxed);
                 })
