@@ -19,7 +19,7 @@ use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES};
 use libfuzzer_sys::fuzz_target;
 
 /// Most receipts of one account: signing is slow.
-const MAX_PILE: usize = 24;
+const MAX_RECEIPTS: usize = 24;
 /// Where numbers of receipts begin, each beside a place where counting may go wrong.
 const BASES: [u64; 4] = [0, SEQUENCE_STRETCH - 128, 7 * SEQUENCE_STRETCH, u64::MAX - 255];
 
@@ -28,13 +28,15 @@ const BASES: [u64; 4] = [0, SEQUENCE_STRETCH - 128, 7 * SEQUENCE_STRETCH, u64::M
 type Said = (u8, (u8, u8), u8, u8, u32, i16);
 
 fuzz_target!(|input: ((u8, u8), Vec<Said>, Vec<Edit>, &[u8])| {
-    let (from, pile, edits, bytes) = input;
-    let pile: Vec<(NodeKey, Receipt)> = pile.into_iter().take(MAX_PILE).map(receipt).collect();
-    let signed: Vec<Signed<Receipt>> =
-        pile.iter().map(|(key, receipt)| Signed::sign(receipt, key).expect("a receipt is short")).collect();
+    let (from, receipts, edits, bytes) = input;
+    let receipts: Vec<(NodeKey, Receipt)> = receipts.into_iter().take(MAX_RECEIPTS).map(receipt).collect();
+    let signed: Vec<Signed<Receipt>> = receipts
+        .iter()
+        .map(|(key, receipt)| Signed::sign(receipt, key).expect("a receipt is short"))
+        .collect();
     let from = number(from);
     let whole = account(&signed, from);
-    let held = compare(&pile, &whole);
+    let held = compare(&receipts, &whole);
     check_gaps(&whole.1, &held, from);
 
     // Where nothing comes twice, the order of arrival says nothing.
@@ -49,11 +51,11 @@ fuzz_target!(|input: ((u8, u8), Vec<Said>, Vec<Edit>, &[u8])| {
 });
 
 /// The account of these receipts after it was closed, and the gaps that it found.
-fn account(pile: &[Signed<Receipt>], from: u64) -> (Account, Vec<Range<u64>>) {
+fn account(receipts: &[Signed<Receipt>], from: u64) -> (Account, Vec<Range<u64>>) {
     let mut account = Account::new(learner().public(), run(0), node(0));
-    for (position, signed) in pile.iter().enumerate() {
+    for (position, signed) in receipts.iter().enumerate() {
         if let Some(receipt) = account.add(signed) {
-            assert_eq!(Some(receipt), pile[position].open_from(&learner().public()).ok());
+            assert_eq!(Some(receipt), receipts[position].open_from(&learner().public()).ok());
         }
     }
     account.close(from);
@@ -67,10 +69,10 @@ fn account(pile: &[Signed<Receipt>], from: u64) -> (Account, Vec<Range<u64>>) {
 
 /// Compares an account with the model: a number and an order count where they come first. Returns
 /// the numbers that count.
-fn compare(pile: &[(NodeKey, Receipt)], (account, gaps): &(Account, Vec<Range<u64>>)) -> BTreeSet<u64> {
+fn compare(receipts: &[(NodeKey, Receipt)], (account, gaps): &(Account, Vec<Range<u64>>)) -> BTreeSet<u64> {
     let (mut counted, mut orders) = (BTreeMap::new(), BTreeSet::new());
     let (mut copies, mut wrong, mut trajectories) = (0, 0, 0);
-    for (key, receipt) in pile {
+    for (key, receipt) in receipts {
         let ours = key.public() == learner().public() && receipt.run == run(0) && receipt.node == node(0);
         match counted.get(&receipt.sequence) {
             Some(group) if ours && *group == receipt.group => copies += 1,

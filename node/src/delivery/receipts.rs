@@ -32,10 +32,10 @@ use echo_protocol::work::trajectory::TrajectoryGroup;
 
 use crate::state::state_file;
 use crate::state::state_file::StateError;
-use log::Pile;
+use log::ReceiptLog;
 use refusals::RefusalCounts;
 
-pub use log::MAX_PILE_BYTES;
+pub use log::MAX_RECEIPT_LOG_BYTES;
 pub use refusals::RefusedGroups;
 
 /// What keeps the ledger from being written or read.
@@ -100,7 +100,7 @@ pub struct Ledger {
     learner: PublicKey,
     run: RunId,
     me: PublicKey,
-    pile: Pile,
+    receipts: ReceiptLog,
     refused: RefusalCounts,
 }
 
@@ -115,9 +115,9 @@ impl Ledger {
         fs::create_dir_all(dir).map_err(|source| LedgerError::Io { path: dir.to_owned(), source })?;
         let path = dir.join(format!("{run}.receipts"));
         log::set_aside(&path, &me)?;
-        let pile = Pile::open(&path, charter)?;
+        let receipts = ReceiptLog::open(&path, charter)?;
         let refused = RefusalCounts::open(dir.join(format!("{run}.refused.json")))?;
-        Ok(Self { learner: opened.learner, run, me, pile, refused })
+        Ok(Self { learner: opened.learner, run, me, receipts, refused })
     }
 
     /// Keeps the receipt for the group of order `counter`, whose bytes are `group` if they are still here.
@@ -132,7 +132,7 @@ impl Ledger {
         receipt: &Signed<Receipt>,
     ) -> Result<Result<(), ReceiptError>, LedgerError> {
         match self.check(counter, group, receipt) {
-            Ok(()) => self.pile.add(receipt).map(Ok),
+            Ok(()) => self.receipts.add(receipt).map(Ok),
             Err(error) => Ok(Err(error)),
         }
     }

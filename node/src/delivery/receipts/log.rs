@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::LedgerError;
 
 /// Longest file of receipts, in bytes: some 150,000 of them. Two are kept of each run.
-pub const MAX_PILE_BYTES: u64 = 64 << 20;
+pub const MAX_RECEIPT_LOG_BYTES: u64 = 64 << 20;
 /// Receipts are on the disk within this time. A power loss may take those of the last moment: the
 /// learner sends them again with the answer to whatever comes out of the outbox a second time.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const MAX_RECEIPT_BYTES: usize = Receipt::MAX_BYTES + ENVELOPE_BYTES;
 
 /// An open file of receipts.
 #[derive(Debug)]
-pub(super) struct Pile {
+pub(super) struct ReceiptLog {
     path: PathBuf,
     file: File,
     bytes: u64,
@@ -32,7 +32,7 @@ pub(super) struct Pile {
     synced: Instant,
 }
 
-impl Pile {
+impl ReceiptLog {
     /// Opens the file at `path`, which begins with `charter`. A torn end is cut off. Where the file is
     /// damaged, a copy of all of it is kept first.
     pub(super) fn open(path: &Path, charter: &Signed<Charter>) -> Result<Self, LedgerError> {
@@ -58,16 +58,16 @@ impl Pile {
         let mut file =
             OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
         file.set_len(bytes).and_then(|()| file.seek(SeekFrom::Start(bytes))).map_err(failed)?;
-        let mut pile = Self { path: path.to_owned(), file, bytes, head, synced: Instant::now() };
+        let mut log = Self { path: path.to_owned(), file, bytes, head, synced: Instant::now() };
         if bytes == 0 {
-            pile.write_head()?;
+            log.write_head()?;
         }
-        Ok(pile)
+        Ok(log)
     }
 
     /// Appends a receipt, and begins a new file where this one is full.
     pub(super) fn add(&mut self, receipt: &Signed<Receipt>) -> Result<(), LedgerError> {
-        if self.bytes >= MAX_PILE_BYTES {
+        if self.bytes >= MAX_RECEIPT_LOG_BYTES {
             self.rotate()?;
         }
         self.write(&receipt.to_bytes())?;
@@ -112,7 +112,7 @@ impl Pile {
     }
 }
 
-impl Drop for Pile {
+impl Drop for ReceiptLog {
     fn drop(&mut self) {
         // Nobody is left to be told.
         let _ = self.sync();

@@ -64,8 +64,8 @@ fn the_longest_receipt_fits_its_limit_and_the_answer() {
 
 #[test]
 fn receipts_in_a_row_prove_what_was_accepted_in_any_order_and_with_copies() {
-    let pile: Vec<Receipt> = [2, 0, 1, 1].map(|n| receipt(n, 70 + n)).to_vec();
-    let account = account(&pile, &key(1));
+    let receipts: Vec<Receipt> = [2, 0, 1, 1].map(|n| receipt(n, 70 + n)).to_vec();
+    let account = account(&receipts, &key(1));
     assert_eq!(findings(&account), Vec::<String>::new());
     assert_eq!((account.groups(), account.trajectories, account.copies), (3, 12, 1));
     assert_eq!(account.rewards, 4.5);
@@ -73,8 +73,8 @@ fn receipts_in_a_row_prove_what_was_accepted_in_any_order_and_with_copies() {
 
 #[test]
 fn what_is_missing_or_comes_twice_is_named() {
-    let pile = [receipt(0, 1), receipt(3, 2), receipt(3, 9), receipt(4, 2)];
-    let account = account(&pile, &key(1));
+    let receipts = [receipt(0, 1), receipt(3, 2), receipt(3, 9), receipt(4, 2)];
+    let account = account(&receipts, &key(1));
     let found = findings(&account);
     assert_eq!((account.wrong, account.groups()), (3, 2));
     assert!(
@@ -100,8 +100,9 @@ fn the_last_of_all_numbers_is_counted_like_another() {
 fn receipts_of_others_prove_nothing() {
     let forged = account(&[receipt(0, 1)], &key(2));
     assert!(matches!(forged.findings[0], ReceiptFinding::Unsound { position: 0, .. }));
-    let pile = [Receipt { run: run(7), ..receipt(0, 1) }, Receipt { node: key(3).public(), ..receipt(1, 2) }];
-    let foreign = account(&pile, &key(1));
+    let receipts =
+        [Receipt { run: run(7), ..receipt(0, 1) }, Receipt { node: key(3).public(), ..receipt(1, 2) }];
+    let foreign = account(&receipts, &key(1));
     assert!(matches!(foreign.findings[0], ReceiptFinding::OtherRun { .. }));
     assert!(matches!(foreign.findings[1], ReceiptFinding::OtherNode { .. }));
     assert_eq!((forged.groups(), foreign.groups(), foreign.trajectories), (0, 0, 0));
@@ -118,9 +119,9 @@ fn receipts_of_others_prove_nothing() {
 #[test]
 fn a_learner_that_lost_its_database_goes_on_at_the_next_stretch() {
     let s = SEQUENCE_STRETCH;
-    let pile = [receipt(0, 1), receipt(s, 2), receipt(s + 1, 3)];
-    assert_eq!(findings(&account(&pile, &key(1))), Vec::<String>::new());
-    let pile = [receipt(0, 1), receipt(s + 1, 3)];
-    let cut = account(&pile, &key(1));
+    let receipts = [receipt(0, 1), receipt(s, 2), receipt(s + 1, 3)];
+    assert_eq!(findings(&account(&receipts, &key(1))), Vec::<String>::new());
+    let receipts = [receipt(0, 1), receipt(s + 1, 3)];
+    let cut = account(&receipts, &key(1));
     assert!(matches!(&cut.findings[0], ReceiptFinding::Missing(gap) if *gap == (s..s + 1)));
 }
