@@ -13,7 +13,7 @@ use echo_learner::run::{capacity, daemon};
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::training::objective::{ObjectiveChoice, Preset};
 use echo_protocol::net::peer_id_of;
-use echo_protocol::program::error_chain::told;
+use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::program::output::{note, print};
 use echo_protocol::program::signals::Signals;
 use echo_protocol::program::threads;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     match act(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            note(&format!("echo-learner: {}", told(&*error)));
+            note(&format!("echo-learner: {}", with_causes(&*error)));
             ExitCode::FAILURE
         }
     }

@@ -22,7 +22,7 @@ use echo_node::settings::{Config, Settings};
 use echo_node::status::reporter::line;
 use echo_node::status::screen::Screen;
 use echo_protocol::net;
-use echo_protocol::program::error_chain::told;
+use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::program::output::{self, note, print};
 use echo_protocol::program::signals::Signals;
 use echo_protocol::program::{clock, keyfile};
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     match act(&cli) {
         Ok(code) => code,
         Err(error) => {
-            note(&format!("echo-node: {}", told(&*error)));
+            note(&format!("echo-node: {}", with_causes(&*error)));
             leave(1)
         }
     }

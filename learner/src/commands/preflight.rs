@@ -15,7 +15,7 @@ use crate::training::device::TrainDevice;
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::export::ExportError;
 use echo_protocol::net::{Multiaddr, can_listen};
-use echo_protocol::program::error_chain::told;
+use echo_protocol::program::error_chain::with_causes;
 use std::error::Error;
 use std::fmt;
 use std::fs;
@@ -113,7 +113,7 @@ async fn store(config: &RunConfig) -> Result<(), CheckpointError> {
 impl LearnerProblems {
     fn take<T, E: Into<Box<dyn Error>>>(&mut self, looked: Result<T, E>) {
         if let Err(error) = looked {
-            self.0.push(told(&*error.into()));
+            self.0.push(with_causes(&*error.into()));
         }
     }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 
 /// An error with its causes after it, each said once: many errors say their cause themselves.
 #[must_use]
-pub fn told(error: &dyn Error) -> String {
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
         let cause = cause.to_string();
@@ -32,8 +32,8 @@ mod tests {
     #[test]
     fn every_cause_is_said_once() {
         let says = || Failure::Says(Box::new(Failure::Disk));
-        assert_eq!(told(&Failure::Disk), "no disk");
-        assert_eq!(told(&says()), "a.json: no disk");
-        assert_eq!(told(&Failure::Hides(Box::new(says()))), "not started: a.json: no disk");
+        assert_eq!(with_causes(&Failure::Disk), "no disk");
+        assert_eq!(with_causes(&says()), "a.json: no disk");
+        assert_eq!(with_causes(&Failure::Hides(Box::new(says()))), "not started: a.json: no disk");
     }
 }
