@@ -121,10 +121,10 @@ fn check_address(address: &Multiaddr, via: &Multiaddr) {
             Some(AddrProtocol::Ip6(ip)) => Some(ip.to_canonical()),
             _ => None,
         };
-        let (told, seen) = (ip(address).expect("names are not believed"), ip(via));
-        assert!(!told.is_loopback() || seen.is_some_and(|seen| seen.is_loopback()));
+        let (claimed, seen) = (ip(address).expect("names are not believed"), ip(via));
+        assert!(!claimed.is_loopback() || seen.is_some_and(|seen| seen.is_loopback()));
         // Who is believed from afar is believed over any connection.
-        if !told.is_loopback() && !is_local(address) {
+        if !claimed.is_loopback() && !is_local(address) {
             assert!(believable(address, &Multiaddr::empty()));
         }
     }

@@ -271,16 +271,18 @@ pub struct Programs {
 
 /// Finds out how programs can be judged here.
 pub fn programs() -> Programs {
-    let told = |lack: &Lack| format!("{}: {}", lack.what, lack.mend);
+    let described = |lack: &Lack| format!("{}: {}", lack.what, lack.mend);
     match Judge::shared() {
         Ok(judge) => Programs {
             isolation: Some(judge.isolation().clone()),
             languages: judge.tools().languages().map(Language::name).collect(),
-            lacks: judge.tools().lacks().iter().map(|(_, lack)| told(lack)).collect(),
+            lacks: judge.tools().lacks().iter().map(|(_, lack)| described(lack)).collect(),
         },
-        Err(unfit) => {
-            Programs { isolation: None, languages: Vec::new(), lacks: unfit.lacks.iter().map(told).collect() }
-        }
+        Err(unfit) => Programs {
+            isolation: None,
+            languages: Vec::new(),
+            lacks: unfit.lacks.iter().map(described).collect(),
+        },
     }
 }
 

@@ -80,11 +80,11 @@ pub async fn serve(options: &VerifyServer, data: &DataDir, stop: &CancellationTo
         %isolation,
         "judging programs; stop with Ctrl-C"
     );
-    let mut told = 0;
+    let mut reported = 0;
     while stop.run_until_cancelled(tokio::time::sleep(TELL_EVERY)).await.is_some() {
         let load = service.load();
-        if load.finished != told {
-            told = load.finished;
+        if load.finished != reported {
+            reported = load.finished;
             tracing::info!(requests = load.finished, waiting = load.admitted, "judged");
         }
     }

@@ -227,7 +227,7 @@ impl Session {
             epoch: facts.epoch.unwrap_or_default(),
             installed: facts.version,
             progress: facts.download.map(|download| (download.version, permille(&download))),
-            rollouts_per_s: facts.told_rollouts_per_s(),
+            rollouts_per_s: facts.reported_rollouts_per_s(),
             outbox: u32::try_from(facts.outbox).unwrap_or(u32::MAX),
             addresses: addresses.iter().take(MAX_ADDRESSES).map(Multiaddr::to_string).collect(),
             reach: self.host.reach(),

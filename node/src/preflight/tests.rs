@@ -164,8 +164,8 @@ fn a_list_of_names_needs_a_resolver_and_one_with_an_ip_address_does_not() {
     let names = [address("/dns4/boot.example.org/tcp/1")];
     let both = [names[0].clone(), address("/ip4/127.0.0.1/tcp/1")];
     let missing = || Err(std::io::ErrorKind::NotFound.into());
-    let told = checks::resolver(&names, missing).unwrap_err().to_string();
-    assert!(told.contains("/etc/resolv.conf"), "{told}");
+    let problem = checks::resolver(&names, missing).unwrap_err().to_string();
+    assert!(problem.contains("/etc/resolv.conf"), "{problem}");
     checks::resolver(&names, || Ok(())).unwrap();
     checks::resolver(&both, missing).unwrap();
     checks::resolver(&[], missing).unwrap();

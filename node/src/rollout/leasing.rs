@@ -43,7 +43,7 @@ pub struct Leasing {
     /// What is installed; without a policy no work is asked for.
     pub policy: watch::Receiver<Option<Arc<Installed>>>,
     /// What the learner says is newest, and in which epoch.
-    pub told: watch::Receiver<Option<Newest>>,
+    pub newest: watch::Receiver<Option<Newest>>,
     /// The epoch in which it was asked last.
     pub epoch: Option<Epoch>,
     /// Why the learner gave no lease last.
@@ -72,7 +72,7 @@ impl Leasing {
 
     /// Asks once; the pause before the next question, if one is needed.
     async fn fill(&mut self, wanted: u32) -> Option<Duration> {
-        let epoch = self.told.borrow().map(|told| told.epoch);
+        let epoch = self.newest.borrow().map(|newest| newest.epoch);
         if epoch != self.epoch {
             // A learner that was started again, or put back, may count as ours what was given back, or
             // delivered, after it wrote last.
@@ -83,10 +83,10 @@ impl Leasing {
             Ok(answer) => answer,
             Err(error @ AskError::Refused { .. }) => {
                 // It is told again and again: the owner hears of it once.
-                let told = error.to_string();
-                if self.refused.as_deref() != Some(&told) {
-                    tracing::warn!("{told}");
-                    self.refused = Some(told);
+                let message = error.to_string();
+                if self.refused.as_deref() != Some(&message) {
+                    tracing::warn!("{message}");
+                    self.refused = Some(message);
                 }
                 return Some(REFUSED_PAUSE);
             }

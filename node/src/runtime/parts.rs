@@ -211,7 +211,7 @@ impl Parts<'_> {
             outbox: self.resources.outbox.clone(),
             linked: self.readers.linked.clone(),
             policy: self.readers.policy.clone(),
-            told: self.readers.newest.clone(),
+            newest: self.readers.newest.clone(),
             epoch: None,
             refused: None,
         };

@@ -25,10 +25,13 @@ pub async fn fetch_manifests(
     manifests: Arc<Manifests>,
     mut newest: watch::Receiver<Option<Newest>>,
 ) -> Result<(), Stopped> {
-    let is_missing = |told: &Option<Newest>| told.is_some_and(|told| manifests.lag_behind(told));
+    let is_missing =
+        |announced: &Option<Newest>| announced.is_some_and(|announced| manifests.lag_behind(announced));
     loop {
-        let Ok(Some(told)) = newest.wait_for(is_missing).await.map(|told| *told) else { return Ok(()) };
-        manifests.turn_to(told.epoch);
+        let Ok(Some(announced)) = newest.wait_for(is_missing).await.map(|announced| *announced) else {
+            return Ok(());
+        };
+        manifests.turn_to(announced.epoch);
         tokio::time::sleep(GOSSIP_HEAD_START).await;
         if !is_missing(&newest.borrow()) {
             continue;

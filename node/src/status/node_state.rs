@@ -133,7 +133,7 @@ pub struct Facts {
 impl Facts {
     /// What the learner is told of its throughput: what was measured of real groups, and what may
     /// be expected before there are any.
-    pub fn told_rollouts_per_s(&self) -> f32 {
+    pub fn reported_rollouts_per_s(&self) -> f32 {
         self.expected_rollouts_per_s.filter(|_| self.rollouts == 0).unwrap_or(self.rollouts_per_s)
     }
 }
@@ -174,12 +174,12 @@ mod tests {
     #[test]
     fn the_learner_is_told_what_is_expected_until_there_are_groups() {
         let node_state = NodeState::default();
-        let told = |now| node_state.facts(UnixMillis(now)).told_rollouts_per_s();
-        assert_eq!(told(0), 0.0);
+        let reported = |now| node_state.facts(UnixMillis(now)).reported_rollouts_per_s();
+        assert_eq!(reported(0), 0.0);
         node_state.set(|facts| facts.expected_rollouts_per_s = Some(2.5));
-        assert_eq!(told(0), 2.5);
+        assert_eq!(reported(0), 2.5);
         node_state.generated(UnixMillis(1_000), 8);
-        assert_eq!(told(3_000), 4.0);
-        assert_eq!(told(60_000), 0.0, "what was measured counts, whatever it is");
+        assert_eq!(reported(3_000), 4.0);
+        assert_eq!(reported(60_000), 0.0, "what was measured counts, whatever it is");
     }
 }

@@ -53,11 +53,11 @@ fn names_a_socket(parts: &[Protocol<'_>]) -> bool {
 /// On top of [`dialable`]: no names (a stranger shall not choose what we resolve), and loopback or link-local
 /// addresses only from a peer that reached us over such an address, as peers on one machine do.
 pub(super) fn believable(address: &Multiaddr, via: &Multiaddr) -> bool {
-    let Some(told) = first_ip(address) else { return false };
+    let Some(claimed) = first_ip(address) else { return false };
     let seen = first_ip(via);
     dialable(address)
-        && (!told.is_loopback() || seen.is_some_and(|seen| seen.is_loopback()))
-        && (!is_link_local(told) || seen.is_some_and(is_link_local))
+        && (!claimed.is_loopback() || seen.is_some_and(|seen| seen.is_loopback()))
+        && (!is_link_local(claimed) || seen.is_some_and(is_link_local))
 }
 
 /// Whether to believe an address that strangers tell, when it is not known which of those with whom

@@ -56,8 +56,8 @@ impl FromStr for BytesPerSec {
     type Err = RateError;
 
     fn from_str(text: &str) -> Result<Self, RateError> {
-        let told = || text.chars().take(40).collect();
-        let fail = || RateError::Form(told());
+        let excerpt = || text.chars().take(40).collect();
+        let fail = || RateError::Form(excerpt());
         let lower = text.trim().to_ascii_lowercase();
         let rate = lower.strip_suffix("/s").unwrap_or(&lower);
         let digits = rate.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rate.len());
@@ -70,7 +70,7 @@ impl FromStr for BytesPerSec {
             return Err(fail());
         }
         let small_b = unit.ends_with('b') && text.contains('b');
-        if small_b { Err(RateError::Ambiguous(told())) } else { Ok(Self(bytes as u64)) }
+        if small_b { Err(RateError::Ambiguous(excerpt())) } else { Ok(Self(bytes as u64)) }
     }
 }
 

@@ -200,12 +200,14 @@ mod tests {
             let answer = Answer::new(Some(OrderCounter(7)), outcome).in_version_1();
             let bytes = crate::wire::codec::encode(&answer, MAX_ANSWER_1_BYTES).unwrap();
             let read: Answer1 = crate::wire::codec::decode(&bytes, MAX_ANSWER_1_BYTES).unwrap();
-            let told = Outcome1::Refused { reason: "lease".into(), detail: detail.clone() };
-            assert_eq!(read, Answer1 { counter: Some(OrderCounter(7)), outcome: told });
+            let expected = Outcome1::Refused { reason: "lease".into(), detail: detail.clone() };
+            assert_eq!(read, Answer1 { counter: Some(OrderCounter(7)), outcome: expected });
         }
-        for (outcome, told) in [(Outcome::Accepted, Outcome1::Accepted), (Outcome::Retry, Outcome1::Retry)] {
+        for (outcome, expected) in
+            [(Outcome::Accepted, Outcome1::Accepted), (Outcome::Retry, Outcome1::Retry)]
+        {
             let bytes = crate::wire::codec::encode(&Answer::new(None, outcome).in_version_1(), 512).unwrap();
-            assert_eq!(crate::wire::codec::decode::<Answer1>(&bytes, 512).unwrap().outcome, told);
+            assert_eq!(crate::wire::codec::decode::<Answer1>(&bytes, 512).unwrap().outcome, expected);
         }
     }
 }

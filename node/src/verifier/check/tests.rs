@@ -182,7 +182,7 @@ fn what_nobody_can_audit_is_no_lie_where_the_charter_allows_it() {
     let narrow = cache_of(&given, 2, 100);
     for (declared, why) in [(&unknown, "fp8"), (&coarse, "in int8")] {
         let found = opinion_of(&narrow, &open, declared);
-        assert!(matches!(&found, Opinion::Unable { why: told } if told.contains(why)), "{found:?}");
+        assert!(matches!(&found, Opinion::Unable { why: said } if said.contains(why)), "{found:?}");
     }
     // They were computed anew, which is another thing.
     let found = opinion(&open, &given, &kept);

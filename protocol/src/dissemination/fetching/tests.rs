@@ -30,18 +30,18 @@ fn node(peer: PublicKey) -> Dissemination {
 
 /// Lets every stream end so, `times` times, and says whom the learner is told to be lost.
 fn end_all(machine: &mut Dissemination, times: u64, peer: PublicKey, end: &Input) -> BTreeSet<PublicKey> {
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for now in (0..times).map(|n| UnixMillis(n * 60_000)) {
         machine.handle_timeout(now);
         machine.handle(now, Input::Opened(peer));
         machine.handle(now, end.clone());
         while let Some(output) = machine.poll_output() {
             if let Output::AskNeighbours { lost } = output {
-                told.extend(lost);
+                reported.extend(lost);
             }
         }
     }
-    told
+    reported
 }
 
 fn failed(machine: &Dissemination) -> u64 {

@@ -14,7 +14,7 @@ use libp2p::swarm::{
 use libp2p::{Multiaddr, PeerId};
 
 /// Addresses of a peer that are kept while it is looked for.
-const MAX_TOLD: usize = 64;
+const MAX_ADDRESSES: usize = 64;
 
 type Kad = kad::Behaviour<MemoryStore>;
 
@@ -31,7 +31,7 @@ pub(in crate::net) struct Dht {
 struct Sought {
     /// How many look for it.
     by: usize,
-    told: Vec<Multiaddr>,
+    addresses: Vec<Multiaddr>,
 }
 
 impl Dht {
@@ -39,19 +39,19 @@ impl Dht {
         Self { kad, sought: BTreeMap::new() }
     }
 
-    /// Keeps what is told of `peer` until [`Dht::told`] is asked as often.
+    /// Keeps what is told of `peer` until [`Dht::take_addresses`] is asked as often.
     pub(in crate::net) fn seek(&mut self, peer: PeerId) {
         self.sought.entry(peer).or_default().by += 1;
     }
 
     /// The addresses told of `peer` since it is looked for.
-    pub(in crate::net) fn told(&mut self, peer: &PeerId) -> Vec<Multiaddr> {
+    pub(in crate::net) fn take_addresses(&mut self, peer: &PeerId) -> Vec<Multiaddr> {
         let Some(sought) = self.sought.get_mut(peer) else { return Vec::new() };
         sought.by -= 1;
         if sought.by > 0 {
-            return sought.told.clone();
+            return sought.addresses.clone();
         }
-        self.sought.remove(peer).map(|sought| sought.told).unwrap_or_default()
+        self.sought.remove(peer).map(|sought| sought.addresses).unwrap_or_default()
     }
 
     fn note(&mut self) {
@@ -61,8 +61,8 @@ impl Dht {
             let (id, role) = (ConnectionId::new_unchecked(0), Endpoint::Dialer);
             let known = self.kad.handle_pending_outbound_connection(id, Some(*peer), &[], role);
             for address in known.unwrap_or_default() {
-                if sought.told.len() < MAX_TOLD && !sought.told.contains(&address) {
-                    sought.told.push(address);
+                if sought.addresses.len() < MAX_ADDRESSES && !sought.addresses.contains(&address) {
+                    sought.addresses.push(address);
                 }
             }
         }

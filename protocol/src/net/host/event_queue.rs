@@ -16,13 +16,13 @@ use super::event::HostEvent;
 pub(super) struct Announcer {
     events: mpsc::Sender<HostEvent>,
     connected: BTreeMap<PeerId, Multiaddr>,
-    told: BTreeSet<PeerId>,
+    announced: BTreeSet<PeerId>,
     behind: BTreeSet<PeerId>,
 }
 
 impl Announcer {
     pub(super) fn new(events: mpsc::Sender<HostEvent>) -> Self {
-        Self { events, connected: BTreeMap::new(), told: BTreeSet::new(), behind: BTreeSet::new() }
+        Self { events, connected: BTreeMap::new(), announced: BTreeSet::new(), behind: BTreeSet::new() }
     }
 
     /// Sends an event if there is room. False if it was dropped.
@@ -56,7 +56,7 @@ impl Announcer {
     pub(super) async fn catch_up(&mut self) {
         match self.events.reserve().await {
             Ok(room) => {
-                let event = next_event(&self.connected, &mut self.told, &mut self.behind);
+                let event = next_event(&self.connected, &mut self.announced, &mut self.behind);
                 if let Some(event) = event {
                     room.send(event);
                 }
@@ -67,14 +67,14 @@ impl Announcer {
     }
 
     fn settle(&mut self, peer: PeerId) {
-        if self.connected.contains_key(&peer) == self.told.contains(&peer) || self.events.is_closed() {
+        if self.connected.contains_key(&peer) == self.announced.contains(&peer) || self.events.is_closed() {
             self.behind.remove(&peer);
         } else {
             self.behind.insert(peer);
         }
         while self.is_behind() {
             let Ok(room) = self.events.try_reserve() else { return };
-            if let Some(event) = next_event(&self.connected, &mut self.told, &mut self.behind) {
+            if let Some(event) = next_event(&self.connected, &mut self.announced, &mut self.behind) {
                 room.send(event);
             }
         }
@@ -83,17 +83,17 @@ impl Announcer {
 
 fn next_event(
     connected: &BTreeMap<PeerId, Multiaddr>,
-    told: &mut BTreeSet<PeerId>,
+    announced: &mut BTreeSet<PeerId>,
     behind: &mut BTreeSet<PeerId>,
 ) -> Option<HostEvent> {
     let peer = behind.pop_first()?;
     Some(match connected.get(&peer) {
         Some(addr) => {
-            told.insert(peer);
+            announced.insert(peer);
             HostEvent::Connected { peer, addr: addr.clone() }
         }
         None => {
-            told.remove(&peer);
+            announced.remove(&peer);
             HostEvent::Disconnected { peer }
         }
     })

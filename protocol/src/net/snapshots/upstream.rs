@@ -196,7 +196,7 @@ impl NeighbourStream {
 
     /// Reads frames; the blocks among them go to `arrivals`, and reading stops while there is no room.
     async fn listen(&self, reading: &mut (impl AsyncRead + Unpin), arrivals: mpsc::Sender<Arrival>) -> End {
-        let (mut useless, mut told) = (0, Holdings::default());
+        let (mut useless, mut held) = (0, Holdings::default());
         loop {
             if useless > MAX_USELESS {
                 return End::Lost("it sends what nobody asked it for".into());
@@ -219,7 +219,7 @@ impl NeighbourStream {
                 }
                 ServeMessage::Have { news } => {
                     self.host.pacing().came_unasked(AROUND_NEWS + news.len() * frames::NEWS_ENTRY_BYTES);
-                    let new = news.iter().filter(|(piece, blocks)| !told.insert(*piece, *blocks).is_empty());
+                    let new = news.iter().filter(|(piece, blocks)| !held.insert(*piece, *blocks).is_empty());
                     useless += u32::from(new.count() == 0);
                     self.reporter.report(StreamReport::Has { version: self.manifest.version, news }).await;
                     continue;

@@ -243,8 +243,8 @@ fn caches_are_kept_where_the_charter_allows_it_and_there_is_something_to_keep() 
     for wrong in [&[2][..], &[1, 2], &[1, 1], &[0], &[3]] {
         assert!(matches!(with(wrong), Err(SchemaError::Caches(_))), "{wrong:?}");
     }
-    let told = TrajectoryGroup { recomputed: vec![1], ..group() };
-    assert!(matches!(told.check_form(&keeps), Err(SchemaError::Caches(_))));
+    let recomputed = TrajectoryGroup { recomputed: vec![1], ..group() };
+    assert!(matches!(recomputed.check_form(&keeps), Err(SchemaError::Caches(_))));
     let mut one = kept.clone();
     one.trajectories.iter_mut().for_each(|t| t.versions = spans([2, 2, 2].map(PolicyVersion)));
     assert!(matches!(one.check_form(&keeps), Err(SchemaError::Caches(_))));

@@ -113,8 +113,8 @@ impl HostDriver {
         if let Some(instance) = Instance::read(&info.agent_version) {
             self.twins.identified(Instant::now(), peer, connection_id, instance);
         }
-        let told = info.listen_addrs.iter().filter(|addr| believable(addr, &via));
-        let mut believed: Vec<Multiaddr> = told.cloned().collect();
+        let listed = info.listen_addrs.iter().filter(|addr| believable(addr, &via));
+        let mut believed: Vec<Multiaddr> = listed.cloned().collect();
         // Not all are kept, and who tells of a circuit is reached there only.
         believed.sort_by_key(|addr| !is_relayed(addr));
         self.book.say(peer, believed);

@@ -108,7 +108,7 @@ impl HostDriver {
         let Some(query) = self.queries.remove(&id) else { return };
         match (query, result) {
             (Query::FindPeer { peer, reply }, QueryResult::GetClosestPeers(_)) => {
-                let found = self.swarm.behaviour_mut().kad.told(&peer);
+                let found = self.swarm.behaviour_mut().kad.take_addresses(&peer);
                 let mut addrs = self.book.addresses(&peer);
                 let vias: Vec<&Multiaddr> = self.links.values().map(|link| &link.via).collect();
                 for addr in believed(found, &vias) {
@@ -155,8 +155,11 @@ impl HostDriver {
 
 /// The addresses of a peer that the DHT told, as far as strangers are believed with whom
 /// connections run through `vias`.
-fn believed(told: Vec<Multiaddr>, vias: &[&Multiaddr]) -> impl Iterator<Item = Multiaddr> {
-    told.into_iter().filter(move |addr| believable_from_any(addr, vias.iter().copied())).map(without_peer)
+fn believed(addresses: Vec<Multiaddr>, vias: &[&Multiaddr]) -> impl Iterator<Item = Multiaddr> {
+    addresses
+        .into_iter()
+        .filter(move |addr| believable_from_any(addr, vias.iter().copied()))
+        .map(without_peer)
 }
 
 fn busy() -> NetError {

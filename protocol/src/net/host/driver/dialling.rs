@@ -167,9 +167,9 @@ mod tests {
     fn a_name_that_nobody_resolves_is_told_as_such() {
         let failed = |text: &str| TransportError::Other(std::io::Error::other(text.to_owned()));
         let address: Multiaddr = "/dns4/boot.example.org/tcp/1".parse().unwrap();
-        let told =
+        let described =
             |text: &str| describe(&DialError::Transport(vec![(address.clone(), failed(text))])).concat();
-        assert!(told(NO_RESOLVER).contains("no DNS resolver"), "{}", told(NO_RESOLVER));
-        assert!(told("several:\n - timed out").ends_with("several: - timed out"));
+        assert!(described(NO_RESOLVER).contains("no DNS resolver"), "{}", described(NO_RESOLVER));
+        assert!(described("several:\n - timed out").ends_with("several: - timed out"));
     }
 }

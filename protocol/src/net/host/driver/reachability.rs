@@ -173,12 +173,12 @@ impl HostDriver {
     /// found, but not what counts no more.
     fn tell_swarm(&mut self) {
         let good = self.reachability.addresses();
-        let told: Vec<Multiaddr> = self.swarm.external_addresses().cloned().collect();
-        for old in told.iter().filter(|told| !good.contains(&without_peer((*told).clone()))) {
+        let external: Vec<Multiaddr> = self.swarm.external_addresses().cloned().collect();
+        for old in external.iter().filter(|external| !good.contains(&without_peer((*external).clone()))) {
             self.swarm.remove_external_address(old);
         }
-        let told: Vec<Multiaddr> = told.into_iter().map(without_peer).collect();
-        for new in good.into_iter().filter(|good| !told.contains(good)) {
+        let external: Vec<Multiaddr> = external.into_iter().map(without_peer).collect();
+        for new in good.into_iter().filter(|good| !external.contains(good)) {
             self.swarm.add_external_address(new);
         }
     }
