@@ -294,8 +294,8 @@ fn drawn(assignment: &Assignment<'_>, response: &[u32], limit: usize) -> Option<
 
 /// Replaying and judging a trajectory whose form was checked, against what its tokens come to.
 fn check(assignment: &Assignment<'_>, trajectory: &Trajectory, limit: usize) {
-    let is_told = |drawn: &Drawn| drawn.turns == trajectory.turns && drawn.stopped == trajectory.stopped;
-    let drawn = drawn(assignment, &trajectory.response, limit).filter(is_told);
+    let is_stated = |drawn: &Drawn| drawn.turns == trajectory.turns && drawn.stopped == trajectory.stopped;
+    let drawn = drawn(assignment, &trajectory.response, limit).filter(is_stated);
     let replayed = replay(assignment.play(), trajectory, limit, &Characters);
     let judged = judge(assignment, trajectory, limit, &Characters);
     let Some(drawn) = drawn else {

@@ -249,7 +249,7 @@ pub async fn serve(
 /// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and
 /// has the record written.
 async fn sweep(shared: Arc<SharedState>, snapshots: Snapshots) {
-    let (mut told_consumers, mut told_leaves) = (Vec::new(), Vec::new());
+    let (mut reported_consumers, mut reported_leaves) = (Vec::new(), Vec::new());
     let mut back_by = Some(clock::now().plus(BACK_WITHIN_MS));
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
@@ -267,12 +267,12 @@ async fn sweep(shared: Arc<SharedState>, snapshots: Snapshots) {
             (gone, consumers, leaves)
         };
         // The driver only stops with the process.
-        if consumers != told_consumers {
-            told_consumers.clone_from(&consumers);
+        if consumers != reported_consumers {
+            reported_consumers.clone_from(&consumers);
             let _ = snapshots.friends(consumers).await;
         }
-        if leaves != told_leaves {
-            told_leaves.clone_from(&leaves);
+        if leaves != reported_leaves {
+            reported_leaves.clone_from(&leaves);
             let _ = snapshots.leaves(leaves).await;
         }
         if !gone.is_empty() {

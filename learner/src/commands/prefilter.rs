@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Nobody waits longer for a word.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// What is filtered, and how.
 #[derive(Args, Clone, Debug)]
@@ -109,7 +109,7 @@ pub fn prefilter(config: &RunConfig, plan: &PrefilterPlan) -> anyhow::Result<Pre
     let mut journal = Journal::open(&plan.output, &settings(&workload, &spec, &weights, plan.responses))?;
 
     let rows: Vec<&[u8]> = lines(&file).collect();
-    let (mut outcome, mut kept, mut told) = (PrefilterOutcome::default(), Vec::new(), Instant::now());
+    let (mut outcome, mut kept, mut reported) = (PrefilterOutcome::default(), Vec::new(), Instant::now());
     for (at, row) in rows.iter().enumerate() {
         let id = ContentId::of(row);
         let right = match journal.found.get(&id) {
@@ -130,8 +130,8 @@ pub fn prefilter(config: &RunConfig, plan: &PrefilterPlan) -> anyhow::Result<Pre
                 kept.push(b'\n');
             }
         }
-        if told.elapsed() > TOLD_EVERY {
-            told = Instant::now();
+        if reported.elapsed() > REPORT_EVERY {
+            reported = Instant::now();
             tracing::info!("{} of {} rows: {}", at + 1, rows.len(), outcome.text());
         }
     }

@@ -202,7 +202,7 @@ impl Rehearsal {
     async fn watch_until(&self, observer: &mut Observer, enough: impl Fn(&Observer) -> bool) {
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         loop {
             look.tick().await;
             let events = observer.look(clock::now(), &self.shared.fleet());
@@ -210,8 +210,8 @@ impl Rehearsal {
             if enough(observer) {
                 return;
             }
-            if told.elapsed() >= PROGRESS_EVERY {
-                told = Instant::now();
+            if reported.elapsed() >= PROGRESS_EVERY {
+                reported = Instant::now();
                 let sent_bytes = self.sent_bytes().await;
                 self.reporter.tell(&observer.progress(clock::now(), sent_bytes));
             }

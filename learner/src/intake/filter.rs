@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn starvation_is_told_ever_more_rarely() {
         let mut wait = Starvation::new(100, 2);
-        let told: Vec<u64> = (100..=200).filter_map(|dropped| wait.look(dropped)).collect();
-        assert_eq!(told, [16, 32, 64]);
+        let warned: Vec<u64> = (100..=200).filter_map(|dropped| wait.look(dropped)).collect();
+        assert_eq!(warned, [16, 32, 64]);
     }
 }

@@ -37,8 +37,8 @@ fn accept(record: &mut Record, groups: u64, peer: PublicKey) {
 
 /// Lies until the peer is not heard.
 fn lie_till_struck(record: &mut Record, now: u64, peer: PublicKey) {
-    let told = (1..).find(|_| lie(record, now, peer));
-    assert_eq!(told, Some(RecordConfig::default().suspend_after));
+    let lies = (1..).find(|_| lie(record, now, peer));
+    assert_eq!(lies, Some(RecordConfig::default().suspend_after));
 }
 
 fn until(record: &Record, now: u64, peer: &PublicKey) -> Option<Option<u64>> {

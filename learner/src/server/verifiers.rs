@@ -133,9 +133,9 @@ impl Verifiers {
 impl State {
     /// Says once why verifiers that are here are not asked, where it is not for want of time.
     fn tell(&self, question: &Question) {
-        static TOLD: Once = Once::new();
+        static WARNED: Once = Once::new();
         if let Some((owners, k)) = self.panel.shortage(question) {
-            TOLD.call_once(|| {
+            WARNED.call_once(|| {
                 tracing::warn!(
                     "no panel can be formed for now: {} verifiers are here, of {owners} owners beside a group's own, and [verify] k = {k}; \
                      until more come the learner looks itself. On one machine, or where you know everybody, set [verify] owners = \"key\", \

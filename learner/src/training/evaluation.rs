@@ -137,11 +137,11 @@ mod tests {
     #[test]
     fn a_file_that_holds_nothing_out_is_told() {
         let row = "{\"question\": \"1+1?\", \"answer\": \"2\"}\n";
-        let told = |workload: Workload| warnings(&workload.mix);
-        let few = told(testing::problems(row).0);
+        let warned = |workload: Workload| warnings(&workload.mix);
+        let few = warned(testing::problems(row).0);
         assert!(few.len() == 1 && few[0].contains("held_out_percent"), "{few:?}");
-        assert!(told(testing::problems(&row.repeat(10)).0).is_empty());
-        assert!(told(testing::workload().0).is_empty(), "prompts of a procedural task do not repeat");
+        assert!(warned(testing::problems(&row.repeat(10)).0).is_empty());
+        assert!(warned(testing::workload().0).is_empty(), "prompts of a procedural task do not repeat");
     }
 
     #[test]

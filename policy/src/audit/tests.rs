@@ -250,18 +250,18 @@ fn kept_caches_are_audited_to_the_bit() {
                     .unwrap()
                     .fault
             };
-            let told = |index| sample(index).with_kept_caches(longest.recomputed.clone());
-            assert_eq!(examine(&policies, (0..3).map(told).collect()), None, "{:?}", config.family);
+            let claimed = |index| sample(index).with_kept_caches(longest.recomputed.clone());
+            assert_eq!(examine(&policies, (0..3).map(claimed).collect()), None, "{:?}", config.family);
             // Without the oldest policy, what follows its caches is left out; without the
             // newest, its own tokens.
-            assert_eq!(examine(&policies[1..], (0..3).map(told).collect()), None);
-            assert_eq!(examine(&policies[..2], (0..3).map(told).collect()), None);
+            assert_eq!(examine(&policies[1..], (0..3).map(claimed).collect()), None);
+            assert_eq!(examine(&policies[..2], (0..3).map(claimed).collect()), None);
             if longest.has_kept_caches() {
                 wrong += usize::from(examine(&policies, (0..3).map(sample).collect()).is_some());
             }
             if longest.versions[0] == 1 {
                 let forged = [version(1, &other(5)), policies[1].clone(), policies[2].clone()];
-                assert!(examine(&forged, vec![told(0)]).is_some(), "another oldest version");
+                assert!(examine(&forged, vec![claimed(0)]).is_some(), "another oldest version");
             }
         }
         assert!(kept > 1 && anew > 0 && wrong == kept, "{kept} {anew} {wrong}");

@@ -218,8 +218,8 @@ impl<B: Backend> Generation<B> {
     ) -> Result<(), E> {
         let vocab = self.policy.config().vocab_size;
         for SampleGroup { ticket, request, sequences, .. } in &mut self.active {
-            for sequence in sequences.iter_mut().filter(|sequence| sequence.finished && !sequence.told) {
-                sequence.told = true;
+            for sequence in sequences.iter_mut().filter(|sequence| sequence.finished && !sequence.reported) {
+                sequence.reported = true;
                 if let Some(heard) = environment(sequence.turn(*ticket, request))? {
                     check_tokens(&heard, vocab)?;
                     sequence.hear(request, &heard)?;

@@ -80,7 +80,7 @@ fn weights_that_do_not_fit_leave_nothing(program: &Arc<Program>) {
 
 fn a_device_that_fails_is_lost(program: &Arc<Program>) {
     let model = models::tiny();
-    let mut told = 0;
+    let mut failed = 0;
     for calls in [0, 3, 60, 85, 100, 120] {
         let (device, emulator) = Emulator::new(program).shared_device();
         emulator.calls_left.store(calls, Ordering::SeqCst);
@@ -97,12 +97,12 @@ fn a_device_that_fails_is_lost(program: &Arc<Program>) {
             let mut feeds = [Feed { tokens: &[1, 2], cache: &mut cache }];
             if let Err(error) = backend.forward(&mut feeds, Want::Last) {
                 assert!(lost(&error), "{error}");
-                told += 1;
+                failed += 1;
             }
         }
         assert_eq!(backend.free_cache_bytes().min(1), 1, "asking changes nothing");
     }
-    assert!(told > 5, "{told}");
+    assert!(failed > 5, "{failed}");
 }
 
 fn what_the_kernels_cannot_do_is_refused(program: &Arc<Program>) {

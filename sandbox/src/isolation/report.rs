@@ -134,9 +134,9 @@ mod tests {
             swap_counted: false,
             proc: true,
         };
-        let told = "memory bounded by control groups v2, processes by control groups v1, processor time by resource limits of \
+        let expected = "memory bounded by control groups v2, processes by control groups v1, processor time by resource limits of \
                     each process; swap not counted; Landlock ABI 5; user namespaces; /proc of their own";
-        assert_eq!(report.to_string(), told);
+        assert_eq!(report.to_string(), expected);
         let json = serde_json::to_value(&report).unwrap();
         let bounds = ["memory", "processes", "cpu"].map(|name| json[name].as_str());
         assert_eq!(bounds, [Some("cgroup_v2"), Some("cgroup_v1"), Some("rlimits")]);

@@ -31,8 +31,8 @@ use serde::Deserialize;
 
 use crate::isolation::Lack;
 use crate::programs::{
-    ExamError, Exams, FunctionTask, Judge, JudgeOptions, Judging, Language, ProgramVerdict as Told,
-    Submission, Suite, TestReport,
+    ExamError, Exams, FunctionTask, Judge, JudgeOptions, Judging, Language, ProgramVerdict, Submission,
+    Suite, TestReport,
 };
 use crate::task::data_set;
 use crate::task::data_set::{DataError, Rows};
@@ -169,7 +169,7 @@ impl Means {
         if verdict.correct {
             return Ok(());
         }
-        let failed = reports.iter().find(|report| report.verdict != Told::Accepted);
+        let failed = reports.iter().find(|report| report.verdict != ProgramVerdict::Accepted);
         Err(failed.map_or_else(String::new, |TestReport { verdict, message, .. }| {
             format!("its own solution gets {verdict} ({message}): mend it or its tests")
         }))
@@ -183,23 +183,25 @@ impl Means {
 
     /// What the reports on all tests come to.
     fn verdict(&self, reports: &[TestReport], tests: usize) -> Result<Verdict, TaskError> {
-        let told = Told::combined(reports.iter().map(|report| report.verdict));
+        let combined = ProgramVerdict::combined(reports.iter().map(|report| report.verdict));
         // A share is only known when every test was judged.
         let unknown = |report: &&TestReport| {
-            report.verdict == Told::Internal && (self.partial || told == Told::Internal)
+            report.verdict == ProgramVerdict::Internal
+                && (self.partial || combined == ProgramVerdict::Internal)
         };
         if let Some(report) = reports.iter().find(unknown) {
             return Err(TaskError::internal(NAME, &report.message));
         }
-        let accepted = reports.iter().filter(|report| report.verdict == Told::Accepted).count();
+        let accepted = reports.iter().filter(|report| report.verdict == ProgramVerdict::Accepted).count();
         let verdict = if accepted == tests {
             Verdict::right()
         } else {
-            let miss = if told == Told::CompileError { Miss::Malformed } else { Miss::WrongAnswer };
+            let miss =
+                if combined == ProgramVerdict::CompileError { Miss::Malformed } else { Miss::WrongAnswer };
             let reward = if self.partial { accepted as f32 / tests as f32 } else { 0.0 };
             Verdict { reward, ..Verdict::wrong(miss) }
         };
-        let named = verdict.with(VERDICT, MetaValue::Text(told.to_string()));
+        let named = verdict.with(VERDICT, MetaValue::Text(combined.to_string()));
         named.map_err(|error| TaskError::internal(NAME, error))
     }
 }
@@ -212,7 +214,12 @@ fn within(limit: Duration, mut judging: Judging) -> Vec<TestReport> {
         reports.push(report);
         if begun.elapsed() >= limit && !judging.is_done() {
             let message = format!("its tests take longer than {limit:?} together");
-            reports.push(TestReport { verdict: Told::WallLimit, message, cpu_us: 0, memory_peak: 0 });
+            reports.push(TestReport {
+                verdict: ProgramVerdict::WallLimit,
+                message,
+                cpu_us: 0,
+                memory_peak: 0,
+            });
             break;
         }
     }

@@ -15,7 +15,7 @@ pub(super) struct Observer {
     newest: Option<(PolicyVersion, UnixMillis)>,
     /// Milliseconds until each living node had the newest version.
     installed: BTreeMap<PublicKey, u64>,
-    told_complete: bool,
+    reported_complete: bool,
     /// Reported peers, and by how many.
     rotten: BTreeMap<PublicKey, usize>,
 }
@@ -25,7 +25,7 @@ impl Observer {
     pub(super) fn published(&mut self, at: UnixMillis, version: PolicyVersion) {
         self.newest = Some((version, at));
         self.installed.clear();
-        self.told_complete = false;
+        self.reported_complete = false;
     }
 
     /// Living nodes at the last look.
@@ -87,8 +87,8 @@ impl Observer {
                 });
             }
         }
-        if self.complete() && !self.told_complete {
-            self.told_complete = true;
+        if self.complete() && !self.reported_complete {
+            self.reported_complete = true;
             events.extend(self.completed(now));
         }
         events

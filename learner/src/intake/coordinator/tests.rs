@@ -319,8 +319,8 @@ fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
     let out = world.coordinator.book.out_with(&node);
     assert!(out > 5);
     for counter in 0..5 {
-        let told = world.coordinator.refuse(now, &node, lie(counter)).answer.outcome;
-        assert!(matches!(told, Outcome::Refused { reason: RefuseReason::Reward, .. }), "{told:?}");
+        let outcome = world.coordinator.refuse(now, &node, lie(counter)).answer.outcome;
+        assert!(matches!(outcome, Outcome::Refused { reason: RefuseReason::Reward, .. }), "{outcome:?}");
     }
     assert_eq!(world.coordinator.book.out_with(&node), 0, "its orders are free");
     // Honest work and lies alike are told why, until when and how to appeal.
@@ -338,9 +338,9 @@ fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
     let answer = screened.answer(group.counter);
     let sixth = world.coordinator.refuse(now, &node, lie(6)).answer;
     assert_eq!((answer.counter, sixth.counter), (Some(group.counter), Some(OrderCounter(6))));
-    for told in [answer.outcome, sixth.outcome] {
-        let Outcome::Refused { reason: RefuseReason::Suspended, detail } = told else {
-            panic!("{told:?}");
+    for outcome in [answer.outcome, sixth.outcome] {
+        let Outcome::Refused { reason: RefuseReason::Suspended, detail } = outcome else {
+            panic!("{outcome:?}");
         };
         let parts = ["until 1970-01-01T00:10:00Z", "the last for reward", "To appeal"];
         assert!(parts.iter().all(|part| detail.contains(part)), "{detail}");

@@ -35,9 +35,9 @@ pub(crate) fn learning(room: &Room, releases: Releases) -> Learning {
 
 /// What it comes to, in time.
 fn ended(learning: Learning) -> Result<TrainingEnd, LearningError> {
-    let (tell, told) = mpsc::channel();
-    thread::spawn(move || drop(tell.send(learning.run())));
-    told.recv_timeout(LIMIT).expect("it ends in time")
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || drop(sender.send(learning.run())));
+    receiver.recv_timeout(LIMIT).expect("it ends in time")
 }
 
 #[test]

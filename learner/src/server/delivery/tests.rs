@@ -398,7 +398,7 @@ async fn a_lie_is_one_though_its_version_is_let_go_before_verifiers_answer() {
         if let Err(answer) = decided {
             let reason = RefuseReason::Sampling;
             assert!(
-                matches!(&answer.outcome, Outcome::Refused { reason: told, .. } if *told == reason),
+                matches!(&answer.outcome, Outcome::Refused { reason: found, .. } if *found == reason),
                 "{answer:?}"
             );
         }

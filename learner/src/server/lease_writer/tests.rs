@@ -70,15 +70,15 @@ fn all_that_wait_share_one_flush_and_what_a_failed_one_left_is_written_again() {
     store.memory.fail_after(Some(2));
     let (questions, answers) = ask(4..12);
     grant(&shared, questions).unwrap();
-    let told: Vec<Lease> = answers.into_iter().flat_map(|mut answer| answer.try_recv().unwrap()).collect();
-    let orders: BTreeSet<_> = told.iter().flat_map(Lease::orders).collect();
-    assert_eq!((told.len(), orders.len()), (8, 24), "no order twice");
+    let granted: Vec<Lease> = answers.into_iter().flat_map(|mut answer| answer.try_recv().unwrap()).collect();
+    let orders: BTreeSet<_> = granted.iter().flat_map(Lease::orders).collect();
+    assert_eq!((granted.len(), orders.len()), (8, 24), "no order twice");
     // All of it survives a crash, what the first flush was to write too.
     store.memory.crash(0);
     let again = learner(store);
     let leases = again.coordinator().state(PolicyVersion(0)).leases;
     assert_eq!((leases.leases.len(), leases.cursor.0), (12, 36));
-    assert!(told.iter().all(|lease| leases.leases.iter().any(|open| open.lease == *lease)));
+    assert!(granted.iter().all(|lease| leases.leases.iter().any(|open| open.lease == *lease)));
 }
 
 #[test]

@@ -237,11 +237,11 @@ fn decoupled_ppo_by_hand_with_cap() {
 fn a_policy_that_has_not_moved_is_its_own_proximal() {
     let mut case = Case::ragged();
     case.known.iter_mut().for_each(|known| known.proximal = None);
-    let mut told = case.clone();
-    told.known.iter_mut().zip(&case.logp).for_each(|(known, logp)| known.proximal = Some(logp.clone()));
+    let mut given = case.clone();
+    given.known.iter_mut().zip(&case.logp).for_each(|(known, logp)| known.proximal = Some(logp.clone()));
     for preset in [Preset::DecoupledPpo, Preset::PpoTruncatedIs, Preset::Reinforce] {
-        let (silent, told) = (case.run(&preset.objective()), told.run(&preset.objective()));
-        assert_eq!((silent.loss, silent.d_logp), (told.loss, told.d_logp));
+        let (silent, given) = (case.run(&preset.objective()), given.run(&preset.objective()));
+        assert_eq!((silent.loss, silent.d_logp), (given.loss, given.d_logp));
     }
 }
 

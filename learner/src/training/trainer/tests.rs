@@ -403,8 +403,8 @@ fn a_precision_of_weight_0_teaches_nothing_and_is_told_apart() {
         let train = TrainSection { precision_weight, ..section() };
         let mut trainer = Trainer::new(&workload.model, &weights, &train).unwrap();
         let report = trainer.update(&workload, batch).unwrap();
-        let told: Vec<String> = report.gaps.by_precision.into_keys().collect();
-        assert_eq!(told, ["f32", "int8"]);
+        let reported: Vec<String> = report.gaps.by_precision.into_keys().collect();
+        assert_eq!(reported, ["f32", "int8"]);
         on_host(&trainer)
     };
     let none = gradient(0.0, &batch);

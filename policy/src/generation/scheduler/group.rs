@@ -208,7 +208,7 @@ impl<B: Backend> SampleGroup<B> {
         for (at, sequence) in self.sequences.iter_mut().enumerate().filter(|(_, sequence)| sequence.finished)
         {
             self.caches.iter_mut().chain(&mut self.successor).for_each(|caches| caches.close(at));
-            sequence.told = true;
+            sequence.reported = true;
         }
         if self.is_finished() {
             (self.caches, self.successor) = (None, None);

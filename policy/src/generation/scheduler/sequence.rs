@@ -21,7 +21,7 @@ pub(super) struct SampledSequence {
     /// Whether its turn has ended.
     pub(super) finished: bool,
     /// Whether the environment knows that.
-    pub(super) told: bool,
+    pub(super) reported: bool,
 }
 
 impl SampledSequence {
@@ -35,7 +35,7 @@ impl SampledSequence {
             drawn: None,
             completion: Completion { turns: vec![0], ..Completion::default() },
             finished: false,
-            told: false,
+            reported: false,
         }
     }
 
@@ -98,7 +98,7 @@ impl SampledSequence {
         self.heard += heard.len();
         self.completion.turns.push(0);
         self.completion.stopped = false;
-        (self.finished, self.told) = (false, false);
+        (self.finished, self.reported) = (false, false);
         Ok(())
     }
 }

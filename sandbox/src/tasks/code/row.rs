@@ -92,8 +92,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Vec<CodeProblem>, TaskFiles), DataEr
 impl CodeProblem {
     fn of(line: usize, fields: Map<String, Value>, data: &mut TaskFiles) -> Result<Self, String> {
         let forms = ["entry_point", "test_list", "tests"];
-        let told: Vec<&str> = forms.into_iter().filter(|form| fields.contains_key(*form)).collect();
-        let row = match told.as_slice() {
+        let given: Vec<&str> = forms.into_iter().filter(|form| fields.contains_key(*form)).collect();
+        let row = match given.as_slice() {
             ["entry_point"] => Self::human_eval(line, typed(fields)?),
             ["test_list"] => Self::mbpp(line, typed(fields)?)?,
             ["tests"] => Self::tests(line, typed(fields)?, data)?,

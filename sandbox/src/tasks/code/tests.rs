@@ -21,7 +21,7 @@ fn judged(task: &CodeTask, start: &str, text: &str) -> Verdict {
     task.reward(seed(task, start), &Response { text, finished: true }).unwrap()
 }
 
-fn told(verdict: &Verdict) -> &str {
+fn verdict_name(verdict: &Verdict) -> &str {
     match &verdict.metadata[VERDICT] {
         MetaValue::Text(text) => text,
         other => panic!("{other:?}"),
@@ -33,7 +33,7 @@ fn solutions_of_every_form_are_right_and_others_are_not() {
     let task = build(CodeConfig::default());
     for start in ["def more", "Write", "Print the sum", "Print a third"] {
         let verdict = judged(&task, start, &task.solution(seed(&task, start)));
-        assert_eq!((verdict.reward, verdict.correct, told(&verdict)), (1.0, true, "AC"), "{start}");
+        assert_eq!((verdict.reward, verdict.correct, verdict_name(&verdict)), (1.0, true, "AC"), "{start}");
     }
     let answered = [
         ("def more", "    return x + 2", "WA"),
@@ -50,7 +50,7 @@ fn solutions_of_every_form_are_right_and_others_are_not() {
     ];
     for (start, text, expected) in answered {
         let verdict = judged(&task, start, text);
-        assert_eq!(told(&verdict), expected, "{text}");
+        assert_eq!(verdict_name(&verdict), expected, "{text}");
         assert_eq!(
             (verdict.reward, verdict.correct),
             (f32::from(expected == "AC"), expected == "AC"),
@@ -69,7 +69,7 @@ fn an_author_may_bring_a_checker_and_name_files() {
         ("print(4, 4, file=open('sum.out', 'w'))", "WA"),
         ("print(4, 6)", "PE"),
     ] {
-        assert_eq!(told(&judged(&task, "Write two", text)), expected, "{text}");
+        assert_eq!(verdict_name(&judged(&task, "Write two", text)), expected, "{text}");
     }
 }
 
@@ -93,7 +93,7 @@ fn a_share_of_the_tests_earns_a_share_where_that_is_asked_for() {
     let task = build(CodeConfig { partial: 1, ..CodeConfig::default() });
     let verdict =
         judged(&task, "Print the sum", "a, b = map(int, input().split())\nprint(max(3, a + b) if a else 8)");
-    assert_eq!((verdict.reward, verdict.correct, told(&verdict)), (0.5, false, "WA"));
+    assert_eq!((verdict.reward, verdict.correct, verdict_name(&verdict)), (0.5, false, "WA"));
     assert_eq!(judged(&task, "Write", "def double(x): return 2 if x == 1 else 0").reward, 2.0 / 3.0);
     assert_eq!(judged(&task, "Print the sum", "print(").reward, 0.0);
 }
@@ -104,7 +104,7 @@ fn no_claim_is_a_lie_as_programs_are_run() {
     assert!(task.runs_programs() && task.held_out().is_some_and(Task::runs_programs));
     let slow = judged(&task, "Print a third", "while True: pass");
     // On a machine that is busy with something else, the clock is first.
-    assert!(["TLE(cpu)", "TLE(wall)"].contains(&told(&slow)), "{slow:?}");
+    assert!(["TLE(cpu)", "TLE(wall)"].contains(&verdict_name(&slow)), "{slow:?}");
 }
 
 #[test]
@@ -121,10 +121,10 @@ fn tests_that_take_too_long_together_are_not_all_run() {
         within(Duration::ZERO, judging.unwrap())
     };
     let verdicts = |tests: usize| at_once(tests).iter().map(|report| report.verdict).collect::<Vec<_>>();
-    assert_eq!(verdicts(1), [Told::Accepted]);
-    assert_eq!(verdicts(4), [Told::Accepted, Told::WallLimit]);
+    assert_eq!(verdicts(1), [ProgramVerdict::Accepted]);
+    assert_eq!(verdicts(4), [ProgramVerdict::Accepted, ProgramVerdict::WallLimit]);
     let verdict = task.shared.verdict(&at_once(4), 4).unwrap();
-    assert_eq!((verdict.reward, told(&verdict)), (0.25, "TLE(wall)"));
+    assert_eq!((verdict.reward, verdict_name(&verdict)), (0.25, "TLE(wall)"));
 }
 
 #[test]
@@ -153,7 +153,8 @@ fn internal_verdicts_are_never_scored() {
         Means { exams: Exams::new(Arc::clone(&judge)), judge, data: Arc::default(), partial }
     };
     let report = |verdict| TestReport { verdict, message: "why".into(), cpu_us: 0, memory_peak: 0 };
-    let [right, wrong, ours] = [Told::Accepted, Told::WrongAnswer, Told::Internal].map(report);
+    let [right, wrong, ours] =
+        [ProgramVerdict::Accepted, ProgramVerdict::WrongAnswer, ProgramVerdict::Internal].map(report);
     for partial in [false, true] {
         assert!(means(partial).verdict(&[right.clone(), ours.clone()], 2).is_err());
     }

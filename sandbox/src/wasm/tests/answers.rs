@@ -124,7 +124,7 @@ fn rewards_outside_their_range_are_refused() {
 
 #[test]
 fn prompts_and_solutions_are_texts_as_long_as_announced() {
-    let told = |returned: &str, data: &str| {
+    let prompt_of = |returned: &str, data: &str| {
         let more = format!(
             r#"(func (export "solution") (param i32) (result i64) (i64.const {returned}))
                (data (i32.const 0) "{data}")"#
@@ -141,20 +141,20 @@ fn prompts_and_solutions_are_texts_as_long_as_announced() {
         }
         prompt
     };
-    assert_eq!(told("4", "abcd").as_deref(), Ok("abcd"));
-    assert_eq!(told("0x3_0000_0001", "abcd").as_deref(), Ok("d"));
-    assert_eq!(told("0", "abcd").as_deref(), Ok(""));
-    assert_eq!(told("8", "\\c3\\a4\\c3\\b6\\c3\\bc\\c3\\9f").as_deref(), Ok("äöüß"));
+    assert_eq!(prompt_of("4", "abcd").as_deref(), Ok("abcd"));
+    assert_eq!(prompt_of("0x3_0000_0001", "abcd").as_deref(), Ok("d"));
+    assert_eq!(prompt_of("0", "abcd").as_deref(), Ok(""));
+    assert_eq!(prompt_of("8", "\\c3\\a4\\c3\\b6\\c3\\bc\\c3\\9f").as_deref(), Ok("äöüß"));
     let what = "prompt";
     let long = |found, unit, limit| Err(WasmFailure::Long { what, found, unit, limit });
-    assert_eq!(told("5", "abcde"), long(5, "characters", 4));
-    assert_eq!(told("17", "abcde"), long(17, "bytes", 16));
-    assert_eq!(told("0xffff_ffff", ""), long(u32::MAX as usize, "bytes", 16));
-    assert_eq!(told("1", "\\ff"), Err(WasmFailure::NotText { what }));
-    assert_eq!(told("0xffff_0000_0001", ""), Ok("\0".into()), "the last byte of the memory");
+    assert_eq!(prompt_of("5", "abcde"), long(5, "characters", 4));
+    assert_eq!(prompt_of("17", "abcde"), long(17, "bytes", 16));
+    assert_eq!(prompt_of("0xffff_ffff", ""), long(u32::MAX as usize, "bytes", 16));
+    assert_eq!(prompt_of("1", "\\ff"), Err(WasmFailure::NotText { what }));
+    assert_eq!(prompt_of("0xffff_0000_0001", ""), Ok("\0".into()), "the last byte of the memory");
     let outside = |address, bytes| Err(WasmFailure::Outside { what, address, bytes });
-    assert_eq!(told("0xffff_0000_0002", ""), outside(0xffff, 2));
-    assert_eq!(told("-0xffff_fffc", ""), outside(u32::MAX, 4));
+    assert_eq!(prompt_of("0xffff_0000_0002", ""), outside(0xffff, 2));
+    assert_eq!(prompt_of("-0xffff_fffc", ""), outside(u32::MAX, 4));
 }
 
 fn noted(text: &str) -> Result<Omega, WasmFailure> {

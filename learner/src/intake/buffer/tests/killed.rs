@@ -20,13 +20,13 @@ fn work() -> ! {
     let dir = std::path::PathBuf::from(std::env::var_os(DIR).unwrap());
     let mut buffer = worker::open(&dir).unwrap();
     let (mut version, mut next) = (number(CHECKPOINT), number(NEXT));
-    let told = |update: u64, batch: &[StoredGroup]| {
+    let report = |update: u64, batch: &[StoredGroup]| {
         let counters: Vec<String> = counters(batch).iter().map(u64::to_string).collect();
         say(&format!("batch {update} {}", counters.join(" ")));
     };
     buffer.settle(PolicyVersion(version)).unwrap();
     while let Some(batch) = buffer.batch(PolicyVersion(version)).unwrap() {
-        told(version, &batch);
+        report(version, &batch);
         version += 1;
     }
     say(&format!("replayed {version}"));
@@ -41,7 +41,7 @@ fn work() -> ! {
         buffer.flush().unwrap();
         say(&format!("ack {}", next.saturating_sub(1)));
         if let Some(batch) = buffer.form_batch(PolicyVersion(version), &staleness(), BATCH).unwrap() {
-            told(version, &batch);
+            report(version, &batch);
             version += 1;
             if version.is_multiple_of(4) {
                 say(&format!("checkpoint {version}"));
