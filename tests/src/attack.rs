@@ -35,7 +35,7 @@ mod verdict;
 mod volunteer_observer;
 
 pub use acceptance_times::{FloodDelay, Waits};
-pub use account::{AttackAccount, Collusion, Held, Told};
+pub use account::{AttackAccount, Collusion, FrameOutcome, Held};
 pub use kind::LieKind;
 pub use members::{Cast, Gang};
 pub use standing::{Standings, Volunteers};
@@ -84,7 +84,7 @@ pub struct Attack {
 /// How one network fared.
 struct Course {
     summary: RunSummary,
-    ledger: AttackAccount,
+    account: AttackAccount,
     standings: Standings,
     volunteers: Volunteers,
     wall_s: f64,
@@ -160,13 +160,13 @@ async fn course(
     let names = network.node_names();
     let gang = Gang::gather(&network, cast);
     let (summary, _) = demo::drive(&demo, network, console).await?;
-    let ledger = gang.disband().await;
+    let account = gang.disband().await;
     let wall_s = started.elapsed().as_secs_f64();
     let standings = Standings::of(&RunDir::new(&layout.run_dir()))?;
     let volunteers = Volunteers::of(&layout, &names)?;
     let accuracy = summary.accuracy_after.context("no held-out order could be judged")?;
     console.say(format!("{name}: accuracy {accuracy:.3} after {wall_s:.0} s"));
-    Ok(Course { summary, ledger, standings, volunteers, wall_s })
+    Ok(Course { summary, account, standings, volunteers, wall_s })
 }
 
 impl Course {

@@ -5,7 +5,7 @@
 //! kind of lie was told its reason.
 #![cfg(test)]
 
-use echo_lab::attack::{Cast, Gang, Standings, Told, Volunteers};
+use echo_lab::attack::{Cast, FrameOutcome, Gang, Standings, Volunteers};
 use echo_lab::harness::network::{TestNetwork, TestNodeConfig};
 use echo_lab::harness::small_run;
 use echo_lab::harness::small_run::until;
@@ -55,10 +55,10 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
     let gang = Gang::gather(&network, CAST);
 
     let answered = |gang: &Gang| {
-        let ledger = gang.ledger();
-        let colluded = ledger.collusion.denounced >= 3;
-        let flooded = ledger.waits.mean_ms(true).is_some_and(|mean| mean > 0.0);
-        (ledger.unanswered().is_empty() && flooded && ledger.held.streams > 0 && colluded).then_some(())
+        let account = gang.account();
+        let colluded = account.collusion.denounced >= 3;
+        let flooded = account.waits.mean_ms(true).is_some_and(|mean| mean > 0.0);
+        (account.unanswered().is_empty() && flooded && account.held.streams > 0 && colluded).then_some(())
     };
     let accepted = |network: &TestNetwork, node| {
         network.node_status(node).and_then(|status| status["accepted"].as_u64()).unwrap_or(0)
@@ -71,27 +71,33 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
         |network| answered(&gang).filter(|()| (0..names.len()).all(|node| accepted(network, node) > 0)),
     )
     .await;
-    let ledger = gang.disband().await;
+    let account = gang.disband().await;
     let taken: Vec<u64> = (0..names.len()).map(|node| accepted(&network, node)).collect();
     assert!(
         all.is_ok(),
         "{all:?}: unanswered {:?} of {:?}; taken {taken:?}",
-        ledger.unanswered(),
-        ledger.lies
+        account.unanswered(),
+        account.lies
     );
     network.stop(GRACE).await.unwrap();
 
-    assert_eq!(ledger.accepted(), 0, "{:?}", ledger.lies);
-    assert!(ledger.honest.get(&Told::Accepted).is_some_and(|accepted| *accepted > 0), "{:?}", ledger.honest);
-    let unheard = |told: &Told| matches!(told, Told::Refused(RefuseReason::Suspended | RefuseReason::Banned));
-    assert!(!ledger.honest.keys().any(unheard), "{:?}", ledger.honest);
+    assert_eq!(account.accepted(), 0, "{:?}", account.lies);
+    assert!(
+        account.honest.get(&FrameOutcome::Accepted).is_some_and(|accepted| *accepted > 0),
+        "{:?}",
+        account.honest
+    );
+    let unheard = |outcome: &FrameOutcome| {
+        matches!(outcome, FrameOutcome::Refused(RefuseReason::Suspended | RefuseReason::Banned))
+    };
+    assert!(!account.honest.keys().any(unheard), "{:?}", account.honest);
     let standings = Standings::of(&run).unwrap();
     let volunteers = Volunteers::of(&layout, &names).unwrap();
     let mut honest: BTreeSet<_> = volunteers.keys;
     assert!(honest.insert(Gang::honest_key()));
     assert_eq!(standings.silenced(&honest), 0, "{:?}", volunteers.refused);
     assert!(standings.suspended.len() >= CAST.liars, "{standings:?}");
-    assert!(standings.false_verdicts > 0, "{:?}", ledger.collusion);
+    assert!(standings.false_verdicts > 0, "{:?}", account.collusion);
     assert!(volunteers.checked > 0, "no volunteer was asked to verify");
     assert!(metrics::updates(&run.metrics()).unwrap().len() > 1, "the run stood still");
 }

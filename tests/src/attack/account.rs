@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
+pub enum FrameOutcome {
     /// The learner accepted it as a valid group.
     Accepted,
     /// It was refused for this.
@@ -47,27 +47,27 @@ pub struct Collusion {
 /// The account of an attack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttackAccount {
-    /// Lies, by kind and by what they were told.
-    pub lies: BTreeMap<LieKind, BTreeMap<Told, u64>>,
+    /// Lies, by kind and by outcome.
+    pub lies: BTreeMap<LieKind, BTreeMap<FrameOutcome, u64>>,
     /// Keys that each liar used, one after the other.
     pub identities: BTreeMap<usize, u64>,
-    /// Honest groups that liars delivered to look honest, by what they were told.
-    pub feigned: BTreeMap<Told, u64>,
-    /// Frames of floods, by what they were told; those without an answer are not here.
-    pub flood: BTreeMap<Told, u64>,
+    /// Honest groups that liars delivered to look honest, by outcome.
+    pub feigned: BTreeMap<FrameOutcome, u64>,
+    /// Frames of floods, by outcome; those without an answer are not here.
+    pub flood: BTreeMap<FrameOutcome, u64>,
     /// Frames of floods that were sent.
     pub flooded: u64,
     /// Streams that were held open.
     pub held: Held,
     /// What verifiers said who collude with liars.
     pub collusion: Collusion,
-    /// Groups of the honest member in the lab's process, by what they were told.
-    pub honest: BTreeMap<Told, u64>,
+    /// Groups of the honest member in the lab's process, by outcome.
+    pub honest: BTreeMap<FrameOutcome, u64>,
     /// How long groups of volunteers took to be decided.
     pub waits: Waits,
 }
 
-impl Told {
+impl FrameOutcome {
     /// What an answer says.
     pub(super) fn of(outcome: &Outcome) -> Self {
         match outcome {
@@ -113,13 +113,13 @@ impl Collusion {
 
 impl AttackAccount {
     /// Counts one lie by its kind and by what the learner answered.
-    pub(super) fn lie(&mut self, kind: LieKind, told: Told) {
-        *self.lies.entry(kind).or_default().entry(told).or_default() += 1;
+    pub(super) fn lie(&mut self, kind: LieKind, outcome: FrameOutcome) {
+        *self.lies.entry(kind).or_default().entry(outcome).or_default() += 1;
     }
 
     /// How many lies were told, of all kinds; floods are not among them.
     #[must_use]
-    pub fn told(&self) -> u64 {
+    pub fn lies_told(&self) -> u64 {
         self.lies.values().flat_map(BTreeMap::values).sum()
     }
 
@@ -127,30 +127,30 @@ impl AttackAccount {
     #[must_use]
     pub fn heard(&self) -> u64 {
         let answers = self.lies.values().flatten();
-        answers.filter(|(told, _)| !told.is_unheard()).map(|(_, count)| count).sum()
+        answers.filter(|(outcome, _)| !outcome.is_unheard()).map(|(_, count)| count).sum()
     }
 
     /// Lies that were accepted, frames of floods among them.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        let lies = self.lies.values().filter_map(|told| told.get(&Told::Accepted));
-        lies.chain(self.flood.get(&Told::Accepted)).sum()
+        let lies = self.lies.values().filter_map(|outcomes| outcomes.get(&FrameOutcome::Accepted));
+        lies.chain(self.flood.get(&FrameOutcome::Accepted)).sum()
     }
 
     /// Kinds that were never told the reason that is theirs.
     #[must_use]
     pub fn unanswered(&self) -> Vec<LieKind> {
         let answered = |kind: &LieKind| {
-            let told = self.lies.get(kind);
-            told.is_some_and(|told| told.contains_key(&Told::Refused(kind.reason())))
+            let outcomes = self.lies.get(kind);
+            outcomes.is_some_and(|outcomes| outcomes.contains_key(&FrameOutcome::Refused(kind.reason())))
         };
         LieKind::ALL.into_iter().filter(|kind| !answered(kind)).collect()
     }
 }
 
-/// Counts by the names of what was told.
-pub(super) fn named(told: &BTreeMap<Told, u64>) -> BTreeMap<&'static str, u64> {
-    told.iter().map(|(told, count)| (told.name(), *count)).collect()
+/// Counts by the names of outcomes.
+pub(super) fn named(outcomes: &BTreeMap<FrameOutcome, u64>) -> BTreeMap<&'static str, u64> {
+    outcomes.iter().map(|(outcome, count)| (outcome.name(), *count)).collect()
 }
 
 #[cfg(test)]
@@ -159,17 +159,17 @@ mod tests {
 
     #[test]
     fn what_was_not_looked_at_says_nothing_about_its_kind() {
-        let mut ledger = AttackAccount::default();
-        assert_eq!((ledger.told(), ledger.unanswered().len()), (0, LieKind::ALL.len()));
-        ledger.lie(LieKind::Stolen, Told::Refused(RefuseReason::Suspended));
-        ledger.lie(LieKind::Stolen, Told::CutOff);
-        assert_eq!((ledger.told(), ledger.heard(), ledger.accepted()), (2, 0, 0));
-        assert!(ledger.unanswered().contains(&LieKind::Stolen));
-        ledger.lie(LieKind::Stolen, Told::Refused(RefuseReason::Identity));
-        ledger.lie(LieKind::EditedToken, Told::Accepted);
-        ledger.flood.insert(Told::Accepted, 2);
-        assert_eq!((ledger.told(), ledger.heard(), ledger.accepted()), (4, 2, 3));
-        assert!(!ledger.unanswered().contains(&LieKind::Stolen));
-        assert!(ledger.unanswered().contains(&LieKind::EditedToken), "an accepted lie has no reason");
+        let mut account = AttackAccount::default();
+        assert_eq!((account.lies_told(), account.unanswered().len()), (0, LieKind::ALL.len()));
+        account.lie(LieKind::Stolen, FrameOutcome::Refused(RefuseReason::Suspended));
+        account.lie(LieKind::Stolen, FrameOutcome::CutOff);
+        assert_eq!((account.lies_told(), account.heard(), account.accepted()), (2, 0, 0));
+        assert!(account.unanswered().contains(&LieKind::Stolen));
+        account.lie(LieKind::Stolen, FrameOutcome::Refused(RefuseReason::Identity));
+        account.lie(LieKind::EditedToken, FrameOutcome::Accepted);
+        account.flood.insert(FrameOutcome::Accepted, 2);
+        assert_eq!((account.lies_told(), account.heard(), account.accepted()), (4, 2, 3));
+        assert!(!account.unanswered().contains(&LieKind::Stolen));
+        assert!(account.unanswered().contains(&LieKind::EditedToken), "an accepted lie has no reason");
     }
 }

@@ -1,8 +1,8 @@
 //! An honest member in the lab's process: others there can overhear what it delivers.
 
-use super::account::Told;
+use super::account::FrameOutcome;
 use super::honest_work::Truth;
-use super::shared_state::{Scene, offer, secret};
+use super::shared_state::{SharedState, offer, secret};
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,30 +22,30 @@ pub(super) fn key() -> PublicKey {
 }
 
 /// Works for as long as it lives, one group at a time.
-pub(super) async fn live(scene: Arc<Scene>) {
+pub(super) async fn live(shared: Arc<SharedState>) {
     loop {
-        if let Err(error) = work(&scene).await {
+        if let Err(error) = work(&shared).await {
             tracing::debug!(%error, "the honest member joins again");
         }
         sleep(PAUSE).await;
     }
 }
 
-async fn work(scene: &Scene) -> anyhow::Result<()> {
-    let mut member = scene.join(secret(PART, 0, 0)).await?;
+async fn work(shared: &SharedState) -> anyhow::Result<()> {
+    let mut member = shared.join(secret(PART, 0, 0)).await?;
     let mut pace = interval(PACE);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         pace.tick().await;
-        let policy = scene.snapshots.newest(member.learner(), member.workload()).await?;
+        let policy = shared.snapshots.newest(member.learner(), member.workload()).await?;
         let leases = member.learner().leases(1).await?;
         let Some(order) = member.orders_of(leases)?.pop() else { continue };
         let truth = block_in_place(|| Truth::of(&member, order, policy))?;
         let frame = member.sign(&truth.group)?;
-        let (told, _) = offer(&mut member, &frame).await;
-        *scene.ledger().honest.entry(told).or_default() += 1;
-        if told == Told::Accepted {
-            scene.overhear(frame);
+        let (outcome, _) = offer(&mut member, &frame).await;
+        *shared.account().honest.entry(outcome).or_default() += 1;
+        if outcome == FrameOutcome::Accepted {
+            shared.overhear(frame);
         }
     }
 }

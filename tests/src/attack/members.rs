@@ -4,7 +4,7 @@ use super::account::AttackAccount;
 use super::attackers::colluder::Colluder;
 use super::attackers::impostor::Impostor;
 use super::attackers::{flood, slow_loris};
-use super::shared_state::Scene;
+use super::shared_state::SharedState;
 use super::snapshots::LoadedSnapshots;
 use super::{honest_member, volunteer_observer};
 use crate::harness::network::TestNetwork;
@@ -45,7 +45,7 @@ impl Cast {
 
 /// Members at work. Dropped, they stop.
 pub struct Gang {
-    scene: Arc<Scene>,
+    shared: Arc<SharedState>,
     tasks: JoinSet<()>,
 }
 
@@ -55,24 +55,24 @@ impl Gang {
     pub fn gather(network: &TestNetwork, cast: Cast) -> Self {
         let layout = network.layout();
         let snapshots = LoadedSnapshots::new(&RunDir::new(&layout.run_dir()));
-        let scene = Arc::new(Scene::new(layout.list(), snapshots));
+        let shared = Arc::new(SharedState::new(layout.list(), snapshots));
         let mut tasks = JoinSet::new();
-        tasks.spawn(honest_member::live(scene.clone()));
-        tasks.spawn(volunteer_observer::live(scene.clone(), layout.clone(), network.node_names()));
+        tasks.spawn(honest_member::live(shared.clone()));
+        tasks.spawn(volunteer_observer::live(shared.clone(), layout.clone(), network.node_names()));
         for number in 0..cast.liars {
-            let (scene, pace, honest_first) = (scene.clone(), cast.pace, cast.honest_first);
-            tasks.spawn(Impostor { scene, number, pace, honest_first }.live());
+            let (shared, pace, honest_first) = (shared.clone(), cast.pace, cast.honest_first);
+            tasks.spawn(Impostor { shared, number, pace, honest_first }.live());
         }
         for number in 0..cast.colluders {
-            tasks.spawn(Colluder { scene: scene.clone(), number }.live());
+            tasks.spawn(Colluder { shared: shared.clone(), number }.live());
         }
         if cast.floods {
-            tasks.spawn(flood::live(scene.clone()));
+            tasks.spawn(flood::live(shared.clone()));
         }
         for number in 0..cast.lorises {
-            tasks.spawn(slow_loris::live(scene.clone(), number));
+            tasks.spawn(slow_loris::live(shared.clone(), number));
         }
-        Self { scene, tasks }
+        Self { shared, tasks }
     }
 
     /// The key of the honest one.
@@ -83,8 +83,8 @@ impl Gang {
 
     /// The account so far.
     #[must_use]
-    pub fn ledger(&self) -> AttackAccount {
-        self.scene.ledger().clone()
+    pub fn account(&self) -> AttackAccount {
+        self.shared.account().clone()
     }
 
     /// Stops everybody, and returns the account.
@@ -97,6 +97,6 @@ impl Gang {
                 std::panic::resume_unwind(error.into_panic());
             }
         }
-        self.ledger()
+        self.account()
     }
 }

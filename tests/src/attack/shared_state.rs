@@ -1,6 +1,6 @@
 //! What all members of the lab's process share.
 
-use super::account::{AttackAccount, Told};
+use super::account::{AttackAccount, FrameOutcome};
 use super::snapshots::LoadedSnapshots;
 use crate::harness::liar::Liar;
 use echo_protocol::net::{AddrProtocol, Multiaddr};
@@ -19,13 +19,13 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 
 /// What members share: the way to the learner, the newest policy, and the account. What is behind the
 /// locks is changed in single steps, so a panic elsewhere leaves it whole.
-pub(super) struct Scene {
+pub(super) struct SharedState {
     list: PathBuf,
     /// The newest policy, loaded once for all members.
     pub(super) snapshots: LoadedSnapshots,
     /// Where the learner is, once somebody has found it.
     learner: Mutex<Option<Multiaddr>>,
-    ledger: Mutex<AttackAccount>,
+    account: Mutex<AttackAccount>,
     /// The newest frame of the honest member that was accepted.
     overheard: Mutex<Option<Vec<u8>>>,
     /// The keys of liars.
@@ -33,12 +33,12 @@ pub(super) struct Scene {
     flooded: AtomicBool,
 }
 
-impl Scene {
+impl SharedState {
     /// Where the members of a run meet whose signed list is `list`.
     pub(super) fn new(list: PathBuf, snapshots: LoadedSnapshots) -> Self {
-        let (learner, ledger, overheard) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (learner, account, overheard) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (friends, flooded) = (Mutex::default(), AtomicBool::new(false));
-        Self { list, snapshots, learner, ledger, overheard, friends, flooded }
+        Self { list, snapshots, learner, account, overheard, friends, flooded }
     }
 
     /// Joins the run under this key: the way of the list and the DHT until somebody has found the
@@ -58,8 +58,8 @@ impl Scene {
     }
 
     /// The account of the attack, locked until the guard is dropped.
-    pub(super) fn ledger(&self) -> MutexGuard<'_, AttackAccount> {
-        self.ledger.lock()
+    pub(super) fn account(&self) -> MutexGuard<'_, AttackAccount> {
+        self.account.lock()
     }
 
     /// A frame that the learner has accepted from somebody else.
@@ -104,27 +104,27 @@ pub(super) fn secret(part: u8, number: usize, identity: u64) -> [u8; 32] {
 
 /// Sends a frame once. Also returns whether the answer leaves the order open: it does unless it
 /// names it and settles it.
-pub(super) async fn offer(member: &mut Liar, frame: &[u8]) -> (Told, bool) {
+pub(super) async fn offer(member: &mut Liar, frame: &[u8]) -> (FrameOutcome, bool) {
     let answer = timeout(ANSWER_WITHIN, member.offer(frame)).await;
     answered(member, answer)
 }
 
 /// The same with the announcement of a frame that never comes.
-pub(super) async fn announce(member: &mut Liar, len: u32) -> (Told, bool) {
+pub(super) async fn announce(member: &mut Liar, len: u32) -> (FrameOutcome, bool) {
     let answer = timeout(ANSWER_WITHIN, member.announce(len)).await;
     answered(member, answer)
 }
 
-fn answered(member: &mut Liar, answer: Result<anyhow::Result<Answer>, Elapsed>) -> (Told, bool) {
+fn answered(member: &mut Liar, answer: Result<anyhow::Result<Answer>, Elapsed>) -> (FrameOutcome, bool) {
     match answer {
         Ok(Ok(answer)) => {
-            let told = Told::of(&answer.outcome);
+            let outcome = FrameOutcome::of(&answer.outcome);
             // Who is told that it has no such lease keeps those that it has.
-            (told, answer.counter.is_none() || told == Told::Refused(RefuseReason::Lease))
+            (outcome, answer.counter.is_none() || outcome == FrameOutcome::Refused(RefuseReason::Lease))
         }
         Ok(Err(_)) | Err(_) => {
             member.hang_up();
-            (Told::CutOff, true)
+            (FrameOutcome::CutOff, true)
         }
     }
 }

@@ -17,19 +17,19 @@ const DELAY: f64 = 1.1;
 
 /// Judges two courses of `updates` updates: with honest members only, and under attack.
 pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> CommandReport {
-    let ledger = &attacked.ledger;
-    let (told, accepted) = (ledger.told(), ledger.accepted());
+    let account = &attacked.account;
+    let (lies_told, accepted) = (account.lies_told(), account.accepted());
     let accuracy = [honest, attacked].map(|course| course.summary.accuracy_after);
     let silenced = [honest, attacked].map(Course::honest_silenced);
-    let unanswered: Vec<&str> = ledger.unanswered().into_iter().map(LieKind::name).collect();
+    let unanswered: Vec<&str> = account.unanswered().into_iter().map(LieKind::name).collect();
     let checks = [
         ("accuracy_attacked", accuracy[1] >= accuracy[0].map(|honest| honest - COST)),
-        ("lies", told > 0),
-        ("lies_accepted", accepted as f64 <= ledger.heard() as f64 * SHARE),
+        ("lies", lies_told > 0),
+        ("lies_accepted", accepted as f64 <= account.heard() as f64 * SHARE),
         ("honest_banned", silenced == [0, 0]),
         ("reasons", unanswered.is_empty()),
-        ("delay", is_undelayed(ledger)),
-        ("colluders", ledger.collusion.denounced == 0 || attacked.standings.false_verdicts > 0),
+        ("delay", is_undelayed(account)),
+        ("colluders", account.collusion.denounced == 0 || attacked.standings.false_verdicts > 0),
         ("updates", [honest, attacked].iter().all(|course| course.summary.updates == updates)),
     ];
     let missed: Vec<&str> = checks.iter().filter(|(_, holds)| !holds).map(|(name, _)| *name).collect();
@@ -38,25 +38,25 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Command
         "accuracy_attacked": accuracy[1],
         "accuracy_before": [honest.summary.accuracy_before, attacked.summary.accuracy_before],
         "evaluation_orders": attacked.summary.evaluation_orders,
-        "lies": told,
-        "lies_heard": ledger.heard(),
+        "lies": lies_told,
+        "lies_heard": account.heard(),
         "lies_accepted": accepted,
         "honest_banned": silenced[0] + silenced[1],
         "reasons": reasons(attacked),
         "unanswered": unanswered,
         "liars": {
-            "keys": ledger.identities,
+            "keys": account.identities,
             "suspended": attacked.standings.suspended.len(),
             "banned": attacked.standings.banned.len(),
-            "feigned": named(&ledger.feigned),
+            "feigned": named(&account.feigned),
         },
-        "colluders": ledger.collusion,
+        "colluders": account.collusion,
         "verified": [honest.volunteers.checked, attacked.volunteers.checked],
-        "flood": {"frames": ledger.flooded, "answers": named(&ledger.flood)},
-        "slow_loris": ledger.held,
-        "delay": delays(&honest.ledger, ledger),
+        "flood": {"frames": account.flooded, "answers": named(&account.flood)},
+        "slow_loris": account.held,
+        "delay": delays(&honest.account, account),
         "honest_refused": [&honest.volunteers.refused, &attacked.volunteers.refused],
-        "honest_member": [named(&honest.ledger.honest), named(&ledger.honest)],
+        "honest_member": [named(&honest.account.honest), named(&account.honest)],
         "updates": updates,
         "wall_s": [honest.wall_s, attacked.wall_s],
         "missed": missed,
@@ -64,11 +64,11 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Command
     CommandReport { passed: missed.is_empty(), json }
 }
 
-/// Kind → what it was told → how often; floods are a kind here, and so are verifiers that collude.
+/// Kind → outcome → how often; floods are a kind here, and so are verifiers that collude.
 fn reasons(attacked: &Course) -> Value {
-    let ledger = &attacked.ledger;
-    let kinds = ledger.lies.iter().map(|(kind, told)| (kind.name().to_owned(), json!(named(told))));
-    let flood = ("flood".to_owned(), json!(named(&ledger.flood)));
+    let account = &attacked.account;
+    let kinds = account.lies.iter().map(|(kind, outcomes)| (kind.name().to_owned(), json!(named(outcomes))));
+    let flood = ("flood".to_owned(), json!(named(&account.flood)));
     let reason = RefuseReason::FalseVerdict.name();
     let collusion = ("colluding_verifier".to_owned(), json!({reason: attacked.standings.false_verdicts}));
     Value::Object(kinds.chain([flood, collusion]).collect::<Map<_, _>>())
@@ -76,8 +76,8 @@ fn reasons(attacked: &Course) -> Value {
 
 /// Whether floods leave the volunteers' groups as fast as they are around them. Where too few
 /// floods can be compared, nothing is said against it.
-fn is_undelayed(ledger: &AttackAccount) -> bool {
-    ledger.waits.delay().is_none_or(|delay| delay.starved == 0 && delay.ratio() <= DELAY)
+fn is_undelayed(account: &AttackAccount) -> bool {
+    account.waits.delay().is_none_or(|delay| delay.starved == 0 && delay.ratio() <= DELAY)
 }
 
 /// Mean times until a group of a volunteer is accepted, and what floods make of them.
@@ -106,14 +106,14 @@ pub(super) fn tell(console: &Console, report: &CommandReport) {
         "lies         {} told, {} looked at, {} accepted",
         json["lies"], json["lies_heard"], json["lies_accepted"]
     ));
-    for (kind, told) in json["reasons"].as_object().into_iter().flatten() {
-        let told: Vec<String> = told
+    for (kind, outcomes) in json["reasons"].as_object().into_iter().flatten() {
+        let outcomes: Vec<String> = outcomes
             .as_object()
             .into_iter()
             .flatten()
             .map(|(reason, count)| format!("{reason} {count}"))
             .collect();
-        console.say(format!("  {kind:<22} {}", told.join(", ")));
+        console.say(format!("  {kind:<22} {}", outcomes.join(", ")));
     }
     console.say(format!(
         "liars        {} keys suspended, {} banned; honest members suspended or banned: {}",
@@ -142,7 +142,7 @@ pub(super) fn tell(console: &Console, report: &CommandReport) {
 #[cfg(test)]
 mod tests {
     use super::super::acceptance_times::Waits;
-    use super::super::account::Told;
+    use super::super::account::FrameOutcome;
     use super::super::standing::{Standings, Volunteers};
     use super::*;
     use echo_learner::telemetry::summary::RunSummary;
@@ -156,7 +156,7 @@ mod tests {
                 accuracy_after: Some(accuracy_after),
                 ..RunSummary::default()
             },
-            ledger: AttackAccount::default(),
+            account: AttackAccount::default(),
             standings: Standings::default(),
             volunteers: Volunteers::default(),
             wall_s: 1.0,
@@ -166,7 +166,7 @@ mod tests {
     fn missed(change: impl FnOnce(&mut Course)) -> Value {
         let mut attacked = course(0.72);
         for kind in LieKind::ALL {
-            attacked.ledger.lies.entry(kind).or_default().insert(Told::Refused(kind.reason()), 100);
+            attacked.account.lies.entry(kind).or_default().insert(FrameOutcome::Refused(kind.reason()), 100);
         }
         change(&mut attacked);
         judge(600, &course(0.74), &attacked).json["missed"].clone()
@@ -179,28 +179,28 @@ mod tests {
         assert_eq!(missed(|course| course.summary.updates = 599), json!(["updates"]));
         let accept = |count| {
             move |course: &mut Course| {
-                course.ledger.flood.insert(Told::Accepted, count);
+                course.account.flood.insert(FrameOutcome::Accepted, count);
             }
         };
         assert_eq!(missed(accept(2)), json!([]));
         assert_eq!(missed(accept(3)), json!(["lies_accepted"]));
         let unheard = |course: &mut Course| {
             accept(1)(course);
-            for told in course.ledger.lies.values_mut() {
-                let heard = told.values_mut().next().unwrap();
+            for outcomes in course.account.lies.values_mut() {
+                let heard = outcomes.values_mut().next().unwrap();
                 *heard = 10;
-                told.insert(Told::Refused(RefuseReason::Suspended), 90);
+                outcomes.insert(FrameOutcome::Refused(RefuseReason::Suspended), 90);
             }
         };
         assert_eq!(missed(unheard), json!(["lies_accepted"]), "only what is looked at can be accepted");
         let flood =
-            |ms, groups| move |course: &mut Course| course.ledger.waits = Waits::of_floods(&[ms; 5], groups);
+            |ms, groups| move |course: &mut Course| course.account.waits = Waits::of_floods(&[ms; 5], groups);
         assert_eq!(missed(flood(109, 20)), json!([]));
         assert_eq!(missed(flood(111, 20)), json!(["delay"]));
         assert_eq!(missed(flood(100, 9)), json!(["delay"]), "who comes through is as fast, but few do");
         let silence = |course: &mut Course| {
-            let told = Told::Refused(RefuseReason::Suspended);
-            course.ledger.lies.insert(LieKind::Replay, [(told, 100)].into());
+            let outcome = FrameOutcome::Refused(RefuseReason::Suspended);
+            course.account.lies.insert(LieKind::Replay, [(outcome, 100)].into());
         };
         assert_eq!(missed(silence), json!(["reasons"]), "who is not heard is given no reason");
         let key = NodeKey::from_secret([7; 32]).public();
@@ -209,7 +209,7 @@ mod tests {
             course.standings.suspended.insert(key);
         };
         assert_eq!(missed(fallen), json!(["honest_banned"]));
-        assert_eq!(missed(|course| course.ledger.collusion.denounced = 9), json!(["colluders"]));
-        assert_eq!(missed(|course| course.ledger.lies.clear()), json!(["lies", "reasons"]));
+        assert_eq!(missed(|course| course.account.collusion.denounced = 9), json!(["colluders"]));
+        assert_eq!(missed(|course| course.account.lies.clear()), json!(["lies", "reasons"]));
     }
 }

@@ -2,7 +2,7 @@
 //! and after what time.
 
 use super::acceptance_times::Accepted;
-use super::shared_state::Scene;
+use super::shared_state::SharedState;
 use crate::harness::network::NetworkLayout;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio::time::{MissedTickBehavior, interval};
 const EVERY: Duration = Duration::from_millis(500);
 
 /// Looks at the volunteers with these names for as long as it lives.
-pub(super) async fn live(scene: Arc<Scene>, layout: NetworkLayout, names: Vec<String>) {
+pub(super) async fn live(shared: Arc<SharedState>, layout: NetworkLayout, names: Vec<String>) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let accepted = block_in_place(|| accepted(&layout, &names));
-        scene.ledger().waits.look(scene.is_flooded(), accepted);
+        shared.account().waits.look(shared.is_flooded(), accepted);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Verifiers that collude with liars.
 
-use crate::attack::shared_state::{Scene, secret};
+use crate::attack::shared_state::{SharedState, secret};
 use crate::harness::liar::LearnerConnection;
 use anyhow::Context as _;
 use echo_learner::intake::admission::MAX_FRAME_BYTES;
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Vouches for the groups of all liars, at once and whatever they hold. Every second one denounces
 /// those of everybody else; the others vouch for these too, and are not so easily found.
 pub(crate) struct Colluder {
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) shared: Arc<SharedState>,
     /// Counted from 0. Odd ones denounce the groups of others.
     pub(crate) number: usize,
 }
@@ -47,9 +47,9 @@ impl Colluder {
     }
 
     async fn collude(&self, secret: [u8; 32]) -> anyhow::Result<()> {
-        let member = self.scene.join(secret).await?;
+        let member = self.shared.join(secret).await?;
         let stream = member.host().open_stream(member.learner().peer(), protocol_names::CHECKS).await?;
-        self.scene.ledger().collusion.keys += 1;
+        self.shared.account().collusion.keys += 1;
         let ended = self.converse(member.learner(), member.key(), stream).await;
         member.host().shutdown().await;
         ended
@@ -81,7 +81,7 @@ impl Colluder {
             let signed =
                 Signed::<TrajectoryGroup>::from_bytes(&frame.context("the learner closed the stream")?)?;
             let group = signed.open()?;
-            let friend = self.scene.is_friend(&group.node);
+            let friend = self.shared.is_friend(&group.node);
             let denounced = !friend && self.number % 2 == 1;
             let opinion = match denounced {
                 true => Opinion::lie(RefuseReason::Sampling, "drawn otherwise"),
@@ -89,7 +89,7 @@ impl Colluder {
             };
             let report = Report { run: group.run, group: signed.body_id(), opinion };
             send(writer, VerifierMessage::Report(Signed::sign(&report, key)?)).await?;
-            self.scene.ledger().collusion.say(friend, denounced);
+            self.shared.account().collusion.say(friend, denounced);
         }
     }
 }

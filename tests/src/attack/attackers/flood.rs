@@ -1,7 +1,7 @@
 //! Floods: more frames than anybody needs to send, now and then.
 
-use crate::attack::account::Told;
-use crate::attack::shared_state::{Scene, secret};
+use crate::attack::account::FrameOutcome;
+use crate::attack::shared_state::{SharedState, secret};
 use crate::harness::liar::LiarOrder;
 use echo_learner::intake::admission::MAX_FRAME_BYTES;
 use echo_protocol::net::{Host, PeerId, protocol_names, read_frame, write_frame};
@@ -26,26 +26,26 @@ const PAUSE: Duration = Duration::from_millis(100);
 const NOISE: usize = 2000;
 
 /// Floods and rests by turns for as long as it lives, under another key each time.
-pub(crate) async fn live(scene: Arc<Scene>) {
+pub(crate) async fn live(shared: Arc<SharedState>) {
     for identity in 0.. {
         sleep(BURST).await;
-        if let Err(error) = burst(&scene, secret(PART, 0, identity)).await {
+        if let Err(error) = burst(&shared, secret(PART, 0, identity)).await {
             tracing::debug!(%error, "a flood did not come about");
         }
-        scene.flood(false);
+        shared.flood(false);
     }
 }
 
-async fn burst(scene: &Scene, secret: [u8; 32]) -> anyhow::Result<()> {
-    let liar = scene.join(secret).await?;
+async fn burst(shared: &SharedState, secret: [u8; 32]) -> anyhow::Result<()> {
+    let liar = shared.join(secret).await?;
     let nothing = liar.empty_group(LiarOrder { lease: LeaseId(0), counter: OrderCounter(0) });
     let mut frames = vec![vec![0xf7; NOISE], liar.sign(&nothing)?];
-    frames.extend(scene.overheard());
+    frames.extend(shared.overheard());
     let (host, learner) = (liar.host().clone(), liar.learner().peer());
-    scene.flood(true);
+    shared.flood(true);
     let end = Instant::now() + BURST;
     while Instant::now() < end {
-        if let Err(error) = pour(scene, &host, learner, &frames, end).await {
+        if let Err(error) = pour(shared, &host, learner, &frames, end).await {
             tracing::debug!(%error, "a flood was dammed");
         }
         sleep(PAUSE).await;
@@ -56,7 +56,7 @@ async fn burst(scene: &Scene, secret: [u8; 32]) -> anyhow::Result<()> {
 
 /// Pours frames into one stream until `end`, or until the learner closes it.
 async fn pour(
-    scene: &Scene,
+    shared: &SharedState,
     host: &Host,
     learner: PeerId,
     frames: &[Vec<u8>],
@@ -69,14 +69,14 @@ async fn pour(
         for frame in frames.iter().cycle() {
             pace.tick().await;
             write_frame(&mut writer, frame, MAX_FRAME_BYTES).await?;
-            scene.ledger().flooded += 1;
+            shared.account().flooded += 1;
         }
         anyhow::Ok(())
     };
     let receive = async {
         while let Some(answer) = read_frame(&mut reader, MAX_ANSWER_BYTES).await? {
             let answer: Answer = codec::decode(&answer, MAX_ANSWER_BYTES)?;
-            *scene.ledger().flood.entry(Told::of(&answer.outcome)).or_default() += 1;
+            *shared.account().flood.entry(FrameOutcome::of(&answer.outcome)).or_default() += 1;
         }
         anyhow::Ok(())
     };

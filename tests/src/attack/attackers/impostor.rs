@@ -1,10 +1,10 @@
 //! One of the liars.
 
-use crate::attack::account::Told;
+use crate::attack::account::FrameOutcome;
 use crate::attack::attackers::lie::{Lie, Means};
 use crate::attack::honest_work::Truth;
 use crate::attack::kind::LieKind;
-use crate::attack::shared_state::{Scene, announce, offer, secret};
+use crate::attack::shared_state::{SharedState, announce, offer, secret};
 use crate::harness::liar::Liar;
 use echo_protocol::wire::identity::NodeKey;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const SLEEPER: usize = 3;
 /// Lies for as long as it lives, one kind after the other, and begins anew with a key that nobody
 /// knows once its own is not heard any more.
 pub(crate) struct Impostor {
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) shared: Arc<SharedState>,
     /// Which of the liars.
     pub(crate) number: usize,
     /// The pause between two lies.
@@ -54,21 +54,21 @@ impl Impostor {
 
     /// Lies under one key until it is not heard any more.
     async fn lie(&self, secret: [u8; 32], kinds: &mut impl Iterator<Item = LieKind>) -> anyhow::Result<()> {
-        let liar = self.scene.join(secret).await?;
-        self.scene.befriend(liar.key().public());
-        *self.scene.ledger().identities.entry(self.number).or_default() += 1;
+        let liar = self.shared.join(secret).await?;
+        self.shared.befriend(liar.key().public());
+        *self.shared.account().identities.entry(self.number).or_default() += 1;
         let mut pace = interval(self.pace);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut mask = Mask::new(&self.scene, liar);
+        let mut mask = Mask::new(&self.shared, liar);
         if self.number % SLEEPER == SLEEPER - 1 {
             mask.behave(self.honest_first, &mut pace).await?;
         }
         let mut unheard = 0;
         for kind in kinds {
             pace.tick().await;
-            let Some(told) = mask.tell(kind).await? else { continue };
-            self.scene.ledger().lie(kind, told);
-            unheard += u32::from(told.is_unheard());
+            let Some(outcome) = mask.tell(kind).await? else { continue };
+            self.shared.account().lie(kind, outcome);
+            unheard += u32::from(outcome.is_unheard());
             if unheard >= UNHEARD {
                 break;
             }
@@ -80,7 +80,7 @@ impl Impostor {
 
 /// One key of a liar.
 struct Mask<'a> {
-    scene: &'a Scene,
+    shared: &'a SharedState,
     liar: Liar,
     victim: NodeKey,
     /// The order that it holds, since when, and its honest work on it.
@@ -94,9 +94,9 @@ struct Mask<'a> {
 }
 
 impl<'a> Mask<'a> {
-    fn new(scene: &'a Scene, liar: Liar) -> Self {
+    fn new(shared: &'a SharedState, liar: Liar) -> Self {
         let victim = NodeKey::from_secret(secret(VICTIM, 0, 0));
-        Self { scene, liar, victim, truth: None, spent: true, dry: 0, accepted: None }
+        Self { shared, liar, victim, truth: None, spent: true, dry: 0, accepted: None }
     }
 
     /// Works honestly until `groups` groups were accepted.
@@ -104,9 +104,9 @@ impl<'a> Mask<'a> {
         let mut accepted = 0;
         while accepted < groups {
             pace.tick().await;
-            let told = self.deliver().await?;
-            accepted += u32::from(told == Some(Told::Accepted));
-            if told.is_some_and(Told::is_unheard) {
+            let outcome = self.deliver().await?;
+            accepted += u32::from(outcome == Some(FrameOutcome::Accepted));
+            if outcome.is_some_and(FrameOutcome::is_unheard) {
                 return Ok(());
             }
         }
@@ -114,23 +114,23 @@ impl<'a> Mask<'a> {
     }
 
     /// Delivers one honest group; none when there is no order.
-    async fn deliver(&mut self) -> anyhow::Result<Option<Told>> {
+    async fn deliver(&mut self) -> anyhow::Result<Option<FrameOutcome>> {
         if !self.work().await? {
             return Ok(None);
         }
         let Some((_, truth)) = &self.truth else { return Ok(None) };
         let frame = self.liar.sign(&truth.group)?;
-        let (told, open) = offer(&mut self.liar, &frame).await;
+        let (outcome, open) = offer(&mut self.liar, &frame).await;
         self.spent = !open;
-        *self.scene.ledger().feigned.entry(told).or_default() += 1;
-        if told == Told::Accepted {
+        *self.shared.account().feigned.entry(outcome).or_default() += 1;
+        if outcome == FrameOutcome::Accepted {
             self.accepted = Some(frame);
         }
-        Ok(Some(told))
+        Ok(Some(outcome))
     }
 
     /// Tells one lie of this kind, if it can.
-    async fn tell(&mut self, kind: LieKind) -> anyhow::Result<Option<Told>> {
+    async fn tell(&mut self, kind: LieKind) -> anyhow::Result<Option<FrameOutcome>> {
         if kind == LieKind::Replay && self.accepted.is_none() && self.deliver().await.is_err() {
             return Ok(None);
         }
@@ -145,14 +145,14 @@ impl<'a> Mask<'a> {
             Ok(false) | Err(_) => {}
         }
         let Some(lie) = block_in_place(|| self.make(kind))? else { return Ok(None) };
-        let (told, open) = match lie {
+        let (outcome, open) = match lie {
             Lie::Frame(frame) => offer(&mut self.liar, &frame).await,
             Lie::Announcement(len) => announce(&mut self.liar, len).await,
         };
         // These are about another order than the one that it holds.
         let elsewhere = matches!(kind, LieKind::Replay | LieKind::Stolen | LieKind::PoachedOrder);
         self.spent |= !(open || elsewhere);
-        Ok(Some(told))
+        Ok(Some(outcome))
     }
 
     fn make(&self, kind: LieKind) -> anyhow::Result<Option<Lie>> {
@@ -161,7 +161,7 @@ impl<'a> Mask<'a> {
             liar: &self.liar,
             truth,
             accepted: self.accepted.as_deref(),
-            overheard: self.scene.overheard(),
+            overheard: self.shared.overheard(),
             victim: &self.victim,
         };
         means.lie(kind)
@@ -170,7 +170,7 @@ impl<'a> Mask<'a> {
     /// Makes sure that there is an order with honest work under the newest policy. False when the
     /// learner leases none now.
     async fn work(&mut self) -> anyhow::Result<bool> {
-        let policy = self.scene.snapshots.newest(self.liar.learner(), self.liar.workload()).await?;
+        let policy = self.shared.snapshots.newest(self.liar.learner(), self.liar.workload()).await?;
         let held = self.truth.as_ref().filter(|(since, _)| !self.spent && since.elapsed() < HOLD);
         let held = held.map(|(since, truth)| (*since, truth.order, truth.policy.version()));
         if held.is_some_and(|(_, _, version)| version == policy.version()) {

@@ -1,6 +1,6 @@
 //! Slow lorises: peers that hold streams open and trickle bytes into them.
 
-use crate::attack::shared_state::{Scene, secret};
+use crate::attack::shared_state::{SharedState, secret};
 use echo_protocol::net::{Host, PeerId, Stream, protocol_names};
 use futures::future::join_all;
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,12 +22,12 @@ const PACE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Trickles for as long as it lives.
-pub(crate) async fn live(scene: Arc<Scene>, number: usize) {
+pub(crate) async fn live(shared: Arc<SharedState>, number: usize) {
     for identity in 0.. {
-        match scene.join(secret(PART, number, identity)).await {
+        match shared.join(secret(PART, number, identity)).await {
             Ok(liar) => {
                 let (host, learner) = (liar.host().clone(), liar.learner().peer());
-                join_all(STREAMS.map(|protocol| hold(&scene, &host, learner, protocol))).await;
+                join_all(STREAMS.map(|protocol| hold(&shared, &host, learner, protocol))).await;
             }
             Err(error) => tracing::debug!(%error, "a loris joins again"),
         }
@@ -36,19 +36,19 @@ pub(crate) async fn live(scene: Arc<Scene>, number: usize) {
 }
 
 /// Holds one stream after the other open, until none can be opened any more.
-async fn hold(scene: &Scene, host: &Host, learner: PeerId, protocol: &'static str) {
+async fn hold(shared: &SharedState, host: &Host, learner: PeerId, protocol: &'static str) {
     while let Ok(stream) = host.open_stream(learner, protocol).await {
-        scene.ledger().held.streams += 1;
-        if let Err(error) = trickle(scene, stream).await {
+        shared.account().held.streams += 1;
+        if let Err(error) = trickle(shared, stream).await {
             tracing::debug!(%error, "a loris was shaken off");
         }
-        scene.ledger().held.closed += 1;
+        shared.account().held.closed += 1;
         sleep(PAUSE).await;
     }
 }
 
 /// Ends when the learner closes the stream.
-async fn trickle(scene: &Scene, stream: Stream) -> io::Result<()> {
+async fn trickle(shared: &SharedState, stream: Stream) -> io::Result<()> {
     let begun = Instant::now();
     let (mut reader, mut writer) = stream.split();
     let send = async {
@@ -56,7 +56,7 @@ async fn trickle(scene: &Scene, stream: Stream) -> io::Result<()> {
         for _ in 0..ANNOUNCED {
             writer.write_all(&[0]).await?;
             writer.flush().await?;
-            scene.ledger().held.lasts(begun.elapsed());
+            shared.account().held.lasts(begun.elapsed());
             sleep(PACE).await;
         }
         io::Result::Ok(())
