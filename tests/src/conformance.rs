@@ -97,12 +97,12 @@ mod tests {
         report.skip();
         assert!(tell(&Console::new(true), &report).passed);
         report.fail("line 7: wrong");
-        let told = tell(&Console::new(true), &report);
-        assert!(!told.passed);
+        let reported = tell(&Console::new(true), &report);
+        assert!(!reported.passed);
         for (key, value) in [("cases", 3), ("passed", 1), ("failed", 1), ("skipped", 1)] {
-            assert_eq!(told.json[key], value, "{key}");
+            assert_eq!(reported.json[key], value, "{key}");
         }
-        assert!(told.json["worst"].is_number());
+        assert!(reported.json["worst"].is_number());
     }
 
     #[test]

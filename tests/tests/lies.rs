@@ -49,11 +49,11 @@ impl Court {
     }
 
     fn expect(&mut self, what: &str, outcome: Outcome, expected: RefuseReason) {
-        let told = match &outcome {
+        let found = match &outcome {
             Outcome::Refused { reason, .. } => Some(*reason),
             Outcome::Accepted | Outcome::Retry => None,
         };
-        assert_eq!(told, Some(expected), "{what}: {outcome:?}");
+        assert_eq!(found, Some(expected), "{what}: {outcome:?}");
         *self.refused.entry(expected).or_default() += 1;
     }
 
@@ -117,8 +117,8 @@ async fn every_lie_is_refused_by_its_name_and_the_run_goes_on() {
         // An honest node may be too slow, and it may send again what was accepted; nothing
         // else happens to it.
         let also_honest = matches!(reason, RefuseReason::Stale | RefuseReason::Duplicate);
-        let holds = |found: Option<&u64>, told: u64| {
-            found.is_some_and(|found| if also_honest { *found >= told } else { *found == told })
+        let holds = |found: Option<&u64>, sent: u64| {
+            found.is_some_and(|found| if also_honest { *found >= sent } else { *found == sent })
         };
         assert!(holds(row, count), "{reason}: {count} told, {row:?} in the metrics");
         assert!(holds(sum, count * GROUP_SIZE), "{reason}: {count} told, {sum:?} in the summary");

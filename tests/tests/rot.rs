@@ -190,8 +190,8 @@ async fn reach_parent(member: &Liar, expected: PublicKey) -> PeerId {
     let reach = async {
         loop {
             let is_parent = |peer: &Peer| peer.key == expected;
-            let told = member.learner().news("a parent", |news| news.parent.as_ref().is_some_and(is_parent));
-            let parent = told.await.unwrap().parent.unwrap();
+            let news = member.learner().news("a parent", |news| news.parent.as_ref().is_some_and(is_parent));
+            let parent = news.await.unwrap().parent.unwrap();
             let peer = peer_of_key(&parent.key).unwrap();
             // Until its first heartbeat the learner names the address that it had before it was killed.
             if member.host().dial(peer, addresses_of(&parent)).await.is_ok() {

@@ -97,12 +97,12 @@ pub fn check(python: &Path, console: &Console) -> anyhow::Result<CommandReport> 
         }
         rows.push(json!({"model": name, "training": training, "generation": generation}));
     }
-    let mut told = tell(console, &report);
-    told.json["worst_difference"] = json!(report.worst * TOLERANCE);
-    told.json["tolerance"] = json!(TOLERANCE);
-    told.json["models"] = json!(rows);
-    told.json["versions"] = said.versions;
-    Ok(told)
+    let mut reported = tell(console, &report);
+    reported.json["worst_difference"] = json!(report.worst * TOLERANCE);
+    reported.json["tolerance"] = json!(TOLERANCE);
+    reported.json["models"] = json!(rows);
+    reported.json["versions"] = said.versions;
+    Ok(reported)
 }
 
 /// Founds a run on random weights of this form, with three supervised updates: norms are no longer

@@ -138,8 +138,10 @@ pub fn functions(file: &Path, console: &Console) -> anyhow::Result<CommandReport
 
 /// What is wrong with every line alike, where no line agrees.
 fn alike(agreement: &VectorAgreement) -> Option<&str> {
-    let mut reasons =
-        agreement.disagreements.iter().map(|told| Some(told.strip_prefix("line ")?.split_once(": ")?.1));
+    let mut reasons = agreement
+        .disagreements
+        .iter()
+        .map(|disagreement| Some(disagreement.strip_prefix("line ")?.split_once(": ")?.1));
     let first = reasons.next()?.filter(|_| agreement.agreed == 0 && agreement.cases > 1)?;
     reasons.all(|reason| reason == Some(first)).then_some(first)
 }
@@ -160,11 +162,11 @@ pub(super) fn tell(
         VectorReport { cases, passed: agreed, failed, failures: disagreements, ..VectorReport::default() };
     let report = some_cases(report, file)?;
     let share = agreed as f64 / cases as f64;
-    let mut told = super::tell(console, &report);
+    let mut reported = super::tell(console, &report);
     console.say(format!("agreement {:.2} % (at least {:.0} %)", 100.0 * share, 100.0 * wanted));
-    told.passed = share >= wanted;
-    told.json["agreement"] = json!(share);
-    Ok(told)
+    reported.passed = share >= wanted;
+    reported.json["agreement"] = json!(share);
+    Ok(reported)
 }
 
 #[cfg(test)]
@@ -174,10 +176,10 @@ mod tests {
     #[test]
     fn enough_agreement_passes_and_less_does_not() {
         let agreement = |agreed| VectorAgreement { cases: 20, agreed, disagreements: vec!["x".into()] };
-        let told =
+        let reported =
             |agreed, wanted| tell(agreement(agreed), Path::new("f"), wanted, &Console::new(true)).unwrap();
-        assert!(told(19, 0.95).passed && !told(18, 0.95).passed && !told(19, 1.0).passed);
-        assert_eq!(told(19, 0.95).json["agreement"], 0.95);
+        assert!(reported(19, 0.95).passed && !reported(18, 0.95).passed && !reported(19, 1.0).passed);
+        assert_eq!(reported(19, 0.95).json["agreement"], 0.95);
         assert!(tell(VectorAgreement::default(), Path::new("f"), 1.0, &Console::new(true)).is_err());
     }
 

@@ -101,7 +101,7 @@ fn judge(outcome: anyhow::Result<CommandReport>) -> (Value, u8) {
 /// are not named twice.
 fn story(error: &anyhow::Error) -> String {
     let add =
-        |told: String, cause: String| if told.contains(&cause) { told } else { format!("{told}: {cause}") };
+        |text: String, cause: String| if text.contains(&cause) { text } else { format!("{text}: {cause}") };
     error.chain().map(ToString::to_string).reduce(add).unwrap_or_default()
 }
 

@@ -65,13 +65,13 @@ impl GoalFinding {
             _ => bail!("goal `{}`: the output has no figure at `{at}`", goal.id()),
         };
         let runs = looked.read(goal.runs_at.as_deref(), "whole number", Value::as_u64)?;
-        let told = looked.read(goal.held_at.as_deref(), "true or false", Value::as_bool)?;
+        let held = looked.read(goal.held_at.as_deref(), "true or false", Value::as_bool)?;
         let half = looked.number(goal.interval_at.as_deref())?.map(|half| half * times);
         let found = Self {
             figure,
             // Before it is rounded.
             judged: match goal.is_reached(figure) {
-                Some(reached) => JudgedBy::Bench(reached && told.unwrap_or(true)),
+                Some(reached) => JudgedBy::Bench(reached && held.unwrap_or(true)),
                 None => JudgedBy::Bound,
             },
             runs,

@@ -69,11 +69,11 @@ fn medians_are_held_to_the_goals() {
         peers: BTreeMap::from([(RivalEngine::Llama, vec![rates(llama); 3])]),
         loads: vec![0.0; 3],
     };
-    let told = report(&bench, &task, &race(19.0), &Console::new(true)).unwrap();
-    assert!(told.passed, "{}", told.json);
-    assert_eq!(told.json["ours"]["group_tok_s"], 20.0);
-    assert_eq!(told.json["goals"].as_array().unwrap().len(), 3);
-    assert_eq!(told.json["ceilings"]["read_gb_s"], 10.0);
-    let told = report(&bench, &task, &race(21.0), &Console::new(true)).unwrap();
-    assert!(!told.passed);
+    let reported = report(&bench, &task, &race(19.0), &Console::new(true)).unwrap();
+    assert!(reported.passed, "{}", reported.json);
+    assert_eq!(reported.json["ours"]["group_tok_s"], 20.0);
+    assert_eq!(reported.json["goals"].as_array().unwrap().len(), 3);
+    assert_eq!(reported.json["ceilings"]["read_gb_s"], 10.0);
+    let reported = report(&bench, &task, &race(21.0), &Console::new(true)).unwrap();
+    assert!(!reported.passed);
 }

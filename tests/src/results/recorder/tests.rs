@@ -148,8 +148,11 @@ fn appended(dir: &TempDir) -> Vec<Value> {
 fn figures_are_recorded_as_their_goals_say() {
     let dir = workspace();
     let report = CommandReport { passed: true, json: report() };
-    let told = recorder(&dir).record(report, &Console::new(true)).unwrap();
-    assert_eq!((told.passed, &told.json["recorded"], &told.json["runs"]), (true, &json!(4), &json!(8)));
+    let recorded = recorder(&dir).record(report, &Console::new(true)).unwrap();
+    assert_eq!(
+        (recorded.passed, &recorded.json["recorded"], &recorded.json["runs"]),
+        (true, &json!(4), &json!(8))
+    );
     let expected = [
         ("time", json!(182.3), json!(true), json!(8), json!([180, 190.1]), ""),
         // The bound is reached, but the claim does not hold.
@@ -177,9 +180,13 @@ fn what_is_not_found_is_named_and_the_rest_is_written() {
     json["each"][1] = json!(null);
     json["claims"][0]["holds"] = json!("no");
     let outcome = recorder(&dir).record(CommandReport { passed: true, json }, &Console::new(true));
-    let NotRecorded(told) = outcome.unwrap_err().downcast().unwrap();
-    assert_eq!((&told["recorded"], &told["wall_s"]), (&json!(1), &json!(182.345_678)), "nothing is lost");
-    let error = told["error"].as_str().unwrap();
+    let NotRecorded(recorded) = outcome.unwrap_err().downcast().unwrap();
+    assert_eq!(
+        (&recorded["recorded"], &recorded["wall_s"]),
+        (&json!(1), &json!(182.345_678)),
+        "nothing is lost"
+    );
+    let error = recorded["error"].as_str().unwrap();
     for part in [
         "goal `time`: the output has nothing at `/each/1`",
         "goal `above`: the output has nothing at `/results/algo=gepo&delay=4/mean`",
@@ -195,8 +202,8 @@ fn what_is_not_found_is_named_and_the_rest_is_written() {
 fn a_command_that_did_not_pass_gives_all_but_the_figures_that_need_it() {
     let dir = workspace();
     let report = CommandReport { passed: false, json: report() };
-    let told = recorder(&dir).record(report, &Console::new(true)).unwrap();
-    assert_eq!((told.passed, &told.json["recorded"]), (false, &json!(3)));
+    let recorded = recorder(&dir).record(report, &Console::new(true)).unwrap();
+    assert_eq!((recorded.passed, &recorded.json["recorded"]), (false, &json!(3)));
     assert!(appended(&dir).iter().all(|record| record["goal"] != "added"));
 }
 
