@@ -110,7 +110,7 @@ pub struct Fleet {
     /// B̂w at the last ranking.
     cap: BytesPerSec,
     /// What an earlier process knew of nodes that have not come back yet.
-    recalled: BTreeMap<PublicKey, MemberView>,
+    restored: BTreeMap<PublicKey, MemberView>,
     /// When nodes were ranked, and whether something that matters to it has changed since.
     ranked: UnixMillis,
     changed: bool,
@@ -135,7 +135,7 @@ impl Fleet {
             cap: config.node_uplink.unwrap_or(UNKNOWN_UPLINK),
             config,
             source_places: BTreeSet::new(),
-            recalled: BTreeMap::new(),
+            restored: BTreeMap::new(),
             accusations: Accusations::default(),
             rotten: Rotten::default(),
             publications: VecDeque::new(),
@@ -191,7 +191,7 @@ impl Fleet {
     fn admit(&mut self, now: UnixMillis, node: PublicKey, heartbeat: &Heartbeat) {
         let (reach, relays) = (heartbeat.reach, heartbeat.relays);
         let mut member = Member::new(Heartbeat { reach, relays, ..Heartbeat::default() }, now);
-        if let Some(known) = self.recalled.remove(&node) {
+        if let Some(known) = self.restored.remove(&node) {
             (member.record, member.standing) = (known.record, known.standing);
         }
         if self.rotten.condemns(&node) {
@@ -284,7 +284,7 @@ impl Fleet {
     /// goes on without it.
     pub fn pardon(&mut self, node: &PublicKey) {
         self.rotten.forgive(node);
-        if let Some(known) = self.recalled.get_mut(node) {
+        if let Some(known) = self.restored.get_mut(node) {
             known.standing = ForwardingStanding::default();
         }
         if let Some(member) = self.members.get_mut(node) {

@@ -390,7 +390,7 @@ fn who_is_pardoned_forwards_again() {
     // What an earlier process knew is forgiven, too.
     let mut later = self::fleet(DisseminationMode::Echo);
     fleet.cut_off(&met);
-    later.recall(fleet.view());
+    later.restore(fleet.view());
     later.pardon(&met);
     later.heartbeat(UnixMillis(0), met, beat()).unwrap();
     assert_eq!(later.members()[&met].standing, ForwardingStanding::Forwards);

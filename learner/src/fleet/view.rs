@@ -53,17 +53,17 @@ impl Fleet {
             record: member.record.clone(),
         };
         // Whom an earlier process knew, and who has not come back yet, is still to be known by the next one.
-        let away = self.recalled.values().filter(|away| !self.members.contains_key(&away.node)).cloned();
+        let away = self.restored.values().filter(|away| !self.members.contains_key(&away.node)).cloned();
         self.members.iter().map(view).chain(away).take(MAX_NODES).collect()
     }
 
     /// Remembers what an earlier process knew.
-    pub fn recall(&mut self, view: Vec<MemberView>) {
+    pub fn restore(&mut self, view: Vec<MemberView>) {
         for member in view.into_iter().take(MAX_NODES) {
             if member.standing == ForwardingStanding::Banned {
                 self.rotten.met(member.node);
             }
-            self.recalled.insert(member.node, member);
+            self.restored.insert(member.node, member);
         }
     }
 }
@@ -104,7 +104,7 @@ mod tests {
 
         let text = serde_json::to_string(&first.view()).unwrap();
         let mut second = fleet();
-        second.recall(serde_json::from_str(&text).unwrap());
+        second.restore(serde_json::from_str(&text).unwrap());
         assert!(second.members().is_empty(), "who is here is what heartbeats say");
         let known = |fleet: &Fleet| fleet.view().into_iter().map(|member| member.node).collect::<Vec<_>>();
         assert_eq!(known(&second), [good, bad], "a third process knows them though they did not come back");

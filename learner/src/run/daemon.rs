@@ -11,7 +11,7 @@ use crate::publishing::snapshots::Publisher;
 use crate::run::capacity;
 use crate::run::finalize;
 use crate::run::release::{Announce, Releaser, Releases};
-use crate::run::restore_audit::recall;
+use crate::run::restore_audit::restore_policies;
 use crate::run::training_loop::{Learning, TrainingEnd};
 use crate::server::moderation;
 use crate::server::{SharedState, serve};
@@ -124,11 +124,11 @@ async fn restore(shared: &SharedState, past: &mut Past, journal: &Path) -> Vec<(
     // told to wait for them.
     again.newest().into_iter().for_each(|published| shared.coordinator().published(published));
     if let (Some(audit), Some(state)) = (&shared.audit, &state) {
-        recall(audit, &shared.workload, &past.checkpoints, state.version, again).await;
+        restore_policies(audit, &shared.workload, &past.checkpoints, state.version, again).await;
     }
     let fleet = state.map(|state| state.fleet).unwrap_or_default();
     let nodes = known_nodes(&fleet);
-    shared.fleet().recall(fleet);
+    shared.fleet().restore(fleet);
     // Whom the operator has banned meanwhile is not heard from the start, and whom it
     // has pardoned forwards again.
     moderation::follow(shared, journal);

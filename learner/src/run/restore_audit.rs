@@ -21,11 +21,11 @@ use std::path::Path;
 
 /// Most bytes of policies that are read at a start, the resumed one included, as they were
 /// published. What is left out passes unaudited.
-pub const MAX_RECALLED_BYTES: usize = 8 << 30;
+pub const MAX_RESTORED_BYTES: usize = 8 << 30;
 
 /// Why a policy is not known again.
 #[derive(Debug, thiserror::Error)]
-enum RecallError {
+enum RestoreError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
@@ -70,7 +70,7 @@ pub async fn republished(
 /// `again`, and reads it the policies up to this one that groups may name: the newest of them, as
 /// many as are kept and as memory allows. A checkpoint that cannot be read is passed over with a
 /// warning: what names its version passes unaudited.
-pub async fn recall(
+pub async fn restore_policies(
     audit: &SamplingAudit,
     workload: &Workload,
     checkpoints: &Checkpoints,
@@ -82,7 +82,7 @@ pub async fn recall(
         *version <= at && staleness.publishes(*version) && staleness.admits(*version, at)
     };
     let bytes = workload.model.parameter_count() as usize * dtype(workload.charter.snapshot_type).size();
-    let most = MAX_POLICIES.min(MAX_RECALLED_BYTES / bytes.max(1));
+    let most = MAX_POLICIES.min(MAX_RESTORED_BYTES / bytes.max(1));
     let mut policies = Vec::new();
     for version in versions(checkpoints).await.into_iter().rev().filter(in_use).take(most) {
         match policy(audit, workload, checkpoints, version).await {
@@ -107,7 +107,7 @@ async fn policy(
     workload: &Workload,
     checkpoints: &Checkpoints,
     version: PolicyVersion,
-) -> Result<VersionWeights, RecallError> {
+) -> Result<VersionWeights, RestoreError> {
     let tensors = checkpoints.weights(version, &workload.run).await?;
     let decoder = decoder_of(&workload.model, &tensors, &Device::Cpu)?;
     let weights = audit.as_nodes_have_it(&decoder)?;
@@ -170,7 +170,7 @@ mod tests {
             let announced: Vec<_> = announced.iter().map(row).collect();
             let (at, path) = (PolicyVersion(at), self.republished());
             let again = republished(&path, &self.workload, &self.checkpoints, at, &announced).await.unwrap();
-            recall(&audit, &self.workload, &self.checkpoints, at, again).await;
+            restore_policies(&audit, &self.workload, &self.checkpoints, at, again).await;
             audit
         }
 
