@@ -60,9 +60,9 @@ impl Watch {
         section: &WatchSection,
     ) -> io::Result<(WatchDraft, History)> {
         let now = now();
-        let mut screen = Screen { dir: dir.clone(), board: None, latest: Latest::default() };
+        let mut screen = Screen { dir: dir.clone(), event_file: None, latest: Latest::default() };
         if section.tensorboard {
-            screen.board = EventFile::replace(&dir.tensorboard(), now).inspect_err(no_board).ok();
+            screen.event_file = EventFile::replace(&dir.tensorboard(), now).inspect_err(no_event_file).ok();
         }
         let (metrics, history) = Metrics::read(&dir.metrics(), version, |row| screen.show(row, now))?;
         Ok((WatchDraft { metrics, screen }, history))
@@ -85,7 +85,7 @@ impl Watch {
             let path = self.screen.dir.metrics();
             tracing::warn!("{} was removed or replaced: rows go to a new file from now on", path.display());
         }
-        self.screen.look_at_board(now);
+        self.screen.renew_event_file(now);
         self.screen.show(&row, now);
         Ok(())
     }
@@ -95,14 +95,14 @@ impl Watch {
 #[derive(Debug)]
 struct Screen {
     dir: RunDir,
-    board: Option<EventFile>,
+    event_file: Option<EventFile>,
     latest: Latest,
 }
 
 impl Screen {
     /// Makes an event file anew that somebody removed, from the rows on record before the newest.
-    fn look_at_board(&mut self, now: f64) {
-        if self.board.as_ref().is_none_or(EventFile::is_there) {
+    fn renew_event_file(&mut self, now: f64) {
+        if self.event_file.as_ref().is_none_or(EventFile::is_there) {
             return;
         }
         let path = self.dir.tensorboard();
@@ -110,7 +110,7 @@ impl Screen {
             "the event file in {} was removed: it is made anew from metrics.jsonl",
             path.display()
         );
-        self.board = EventFile::replace(&path, now).inspect_err(no_board).ok();
+        self.event_file = EventFile::replace(&path, now).inspect_err(no_event_file).ok();
         let mut newest = None;
         let read = metrics::each_row(&self.dir.metrics(), |row: Value| {
             if let Some(row) = newest.replace(row) {
@@ -118,7 +118,7 @@ impl Screen {
             }
         });
         if let Err(error) = read {
-            no_board(&error);
+            no_event_file(&error);
         }
     }
 
@@ -126,12 +126,12 @@ impl Screen {
     fn show(&mut self, row: &Value, now: f64) {
         let readings: Vec<Reading> = readings(row).collect();
         let step = ["update", "evaluated", "published"].iter().find_map(|key| row.get(key)?.as_u64());
-        if let (Some(board), Some(step)) = (&mut self.board, step) {
+        if let (Some(event_file), Some(step)) = (&mut self.event_file, step) {
             // Rows of older learners have no time.
             let time = row.get("time").and_then(Value::as_f64).unwrap_or(now);
-            if let Err(error) = board.write(step, time, &readings) {
-                no_board(&error);
-                self.board = None;
+            if let Err(error) = event_file.write(step, time, &readings) {
+                no_event_file(&error);
+                self.event_file = None;
             }
         }
         self.latest.update(readings);
@@ -139,7 +139,7 @@ impl Screen {
 }
 
 /// Pictures are not worth a run.
-fn no_board(error: &io::Error) {
+fn no_event_file(error: &io::Error) {
     tracing::warn!(%error, "no more event files for TensorBoard; they are made anew from metrics.jsonl at the next start");
 }
 

@@ -12,7 +12,7 @@ const SPINS: u32 = 2_000;
 #[derive(Debug, Default)]
 pub(crate) struct SpinEvent {
     sleepers: AtomicUsize,
-    bed: Mutex<()>,
+    lock: Mutex<()>,
     wake: Condvar,
 }
 
@@ -26,10 +26,10 @@ impl SpinEvent {
             }
             hint::spin_loop();
         }
-        let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         while !happened() {
-            bed = self.wake.wait(bed).unwrap_or_else(PoisonError::into_inner);
+            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
@@ -39,7 +39,7 @@ impl SpinEvent {
         // A sleeper counts itself before it looks for the last time: it is seen here, or
         // it sees what happened.
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            let _bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
+            let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
             self.wake.notify_all();
         }
     }

@@ -32,7 +32,7 @@ use super::swarm::build_swarm;
 use super::transport::rate_limit::Pacing;
 use crate::control::heartbeat::Reach;
 use command::HostCommand;
-use driver::{Boards, HostDriver};
+use driver::{HostDriver, WatchSenders};
 
 /// A running host. Clones are handles to the same host, which stops when the last of them is dropped.
 #[derive(Clone)]
@@ -76,13 +76,13 @@ impl Host {
             pacing,
             runtime: Handle::current(),
         };
-        let boards = Boards {
+        let watch_senders = WatchSenders {
             listening: listening_sender,
             routable: routable_sender,
             reach: reach_sender,
             own: own_sender,
         };
-        let mut driver = HostDriver::new(swarm, config.mode, command_receiver, event_sender, boards);
+        let mut driver = HostDriver::new(swarm, config.mode, command_receiver, event_sender, watch_senders);
         driver.listen(config.listen, config.external).await?;
         host.runtime.spawn(driver.run());
         Ok((host, HostEvents::new(event_receiver)))

@@ -54,12 +54,12 @@ fn sentence() -> String {
 /// How many of `needed` threads can run at once beside those that run now.
 #[must_use]
 pub fn startable(needed: usize) -> usize {
-    let gate = RwLock::new(());
-    let held = gate.write();
+    let lock = RwLock::new(());
+    let held = lock.write();
     thread::scope(|scope| {
         let start = |_| {
             let thread = thread::Builder::new().stack_size(IDLE_STACK_BYTES);
-            thread.spawn_scoped(scope, || drop(gate.read()))
+            thread.spawn_scoped(scope, || drop(lock.read()))
         };
         let started = (0..needed).map(start).take_while(Result::is_ok).count();
         drop(held);

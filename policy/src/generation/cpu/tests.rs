@@ -334,8 +334,8 @@ fn what_one_processor_draws_passes_the_audit_of_another() {
         let policies = [all[0], *other].map(|processor| {
             Policy::new(1, CpuBackend::load_on(processor, &config, &weights, Precision::Bf16).unwrap())
         });
-        for [drawer, auditor] in [[0, 1], [1, 0]] {
-            let evidence = drawn_and_audited(&policies[drawer], &policies[auditor]);
+        for [sampler, auditor] in [[0, 1], [1, 0]] {
+            let evidence = drawn_and_audited(&policies[sampler], &policies[auditor]);
             let (farthest, max) = (evidence.farthest(), evidence.quantile(1.0));
             let what =
                 format!("{:?}, {} layers of {}", config.family, config.num_hidden_layers, config.hidden_size);
@@ -347,13 +347,13 @@ fn what_one_processor_draws_passes_the_audit_of_another() {
 
 /// What the audit of one policy says of samples that the other drew; it has to find no fault
 /// with any of them.
-fn drawn_and_audited(drawer: &Policy, auditor: &Policy) -> Evidence {
+fn drawn_and_audited(sampler: &Policy, auditor: &Policy) -> Evidence {
     const SAMPLES: u32 = 16;
     const DRAWN: u32 = 128;
     const SEED: [u8; 32] = [9; 32];
     let (prompt, params) =
-        (bench_models::tokens(3, 110, drawer.config().vocab_size), SamplingParams::unbiased(DRAWN));
-    let (backend, (last, before)) = (drawer.backend(), prompt.split_last().unwrap());
+        (bench_models::tokens(3, 110, sampler.config().vocab_size), SamplingParams::unbiased(DRAWN));
+    let (backend, (last, before)) = (sampler.backend(), prompt.split_last().unwrap());
     let mut cache = backend.new_cache();
     backend.forward(&mut [Feed { tokens: before, cache: &mut cache }], Want::Nothing).unwrap();
     let mut caches = vec![cache; SAMPLES as usize];

@@ -77,7 +77,7 @@ pub(super) struct HostDriver {
 }
 
 /// Where the driver tells the handles how things stand.
-pub(super) struct Boards {
+pub(super) struct WatchSenders {
     pub(super) listening: watch::Sender<Vec<Multiaddr>>,
     pub(super) routable: watch::Sender<bool>,
     pub(super) reach: watch::Sender<Reach>,
@@ -90,9 +90,9 @@ impl HostDriver {
         mode: DhtMode,
         commands: mpsc::Receiver<HostCommand>,
         events: mpsc::Sender<HostEvent>,
-        boards: Boards,
+        watch_senders: WatchSenders,
     ) -> Self {
-        let Boards { listening, routable, reach, own } = boards;
+        let WatchSenders { listening, routable, reach, own } = watch_senders;
         Self {
             swarm,
             commands,
