@@ -314,7 +314,7 @@ async fn say_stopping(requested: CancellationToken) {
 mod tests {
     use super::*;
     use crate::run::controller::{Controller, RunPlan};
-    use crate::run::release::tests::{Room, mute};
+    use crate::run::release::tests::{Fixture, mute};
     use crate::run::training_loop::tests::{LIMIT, learning};
     use object_store::path::Path as ObjectPath;
     use std::sync::mpsc;
@@ -323,23 +323,23 @@ mod tests {
     const LAST: PolicyVersion = PolicyVersion(2);
 
     /// A run whose last checkpoint is on the disk, and whose store answers nothing.
-    fn at_its_end() -> (Room, Checkpoints, std::net::TcpListener) {
-        let room = Room::new();
-        let mut releases = room.releases(room.checkpoints());
-        room.release(&mut releases, LAST.0).unwrap();
+    fn at_its_end() -> (Fixture, Checkpoints, std::net::TcpListener) {
+        let fixture = Fixture::new();
+        let mut releases = fixture.releases(fixture.checkpoints());
+        fixture.release(&mut releases, LAST.0).unwrap();
         releases.finish().unwrap();
         let (listener, store) = mute();
-        let checkpoints = room.checkpoints().copied_to(store, ObjectPath::default(), "mute");
-        (room, checkpoints, listener)
+        let checkpoints = fixture.checkpoints().copied_to(store, ObjectPath::default(), "mute");
+        (fixture, checkpoints, listener)
     }
 
     #[test]
     fn the_policy_of_a_finished_run_does_not_wait_for_a_store_that_answers_nothing() {
-        let (room, checkpoints, _listener) = at_its_end();
-        let dir = RunDir::new(room.dir.path());
+        let (fixture, checkpoints, _listener) = at_its_end();
+        let dir = RunDir::new(fixture.dir.path());
         let (said, heard) = mpsc::channel();
-        let mut learning = learning(&room, room.releases(checkpoints.clone()));
-        let staleness = room.shared.workload.charter.staleness;
+        let mut learning = learning(&fixture, fixture.releases(checkpoints.clone()));
+        let staleness = fixture.shared.workload.charter.staleness;
         let plan = RunPlan { updates: LAST.0, staleness, evaluate_every: 0 };
         learning.controller = Controller::resume(plan, LAST, Some(LAST));
         let (policy, runtime) = (dir.policy(), Runtime::new().unwrap());

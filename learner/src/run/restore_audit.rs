@@ -134,7 +134,7 @@ mod tests {
     use std::sync::Arc;
 
     /// A run whose versions 2, 4 and 6 have checkpoints of weights of their own.
-    struct Room {
+    struct Fixture {
         workload: Arc<Workload>,
         dir: tempfile::TempDir,
         /// Where the run directory would be.
@@ -142,7 +142,7 @@ mod tests {
         checkpoints: Checkpoints,
     }
 
-    impl Room {
+    impl Fixture {
         async fn new() -> Self {
             let workload = Arc::new(testing::workload().0);
             let dir = tempfile::tempdir().unwrap();
@@ -217,74 +217,74 @@ mod tests {
 
     #[tokio::test]
     async fn policies_of_checkpoints_are_audited_from_the_start() {
-        let room = Room::new().await;
-        let audit = room.resumed(6, &[2, 4]).await;
+        let fixture = Fixture::new().await;
+        let audit = fixture.resumed(6, &[2, 4]).await;
         // S = 3: version 4 may still be worked under, 2 may not.
         for version in [4, 6] {
-            assert_eq!(reason(&audit, &room.group(version, version)), None);
-            assert_eq!(reason(&audit, &room.group(version, 99)), Some(RefuseReason::Sampling));
+            assert_eq!(reason(&audit, &fixture.group(version, version)), None);
+            assert_eq!(reason(&audit, &fixture.group(version, 99)), Some(RefuseReason::Sampling));
         }
         assert_eq!(audit.unaudited(), 0);
-        assert_eq!(reason(&audit, &room.group(2, 99)), None, "admission refuses it as stale");
+        assert_eq!(reason(&audit, &fixture.group(2, 99)), None, "admission refuses it as stale");
         assert_eq!(audit.unaudited(), 1);
         // What was loaded again is let go like any other policy.
-        room.publish(&audit, 6, 6);
-        room.publish(&audit, 8, 8);
-        assert_eq!(reason(&audit, &room.group(6, 99)), Some(RefuseReason::Sampling));
-        assert_eq!(reason(&audit, &room.group(4, 4)), Some(RefuseReason::Stale));
+        fixture.publish(&audit, 6, 6);
+        fixture.publish(&audit, 8, 8);
+        assert_eq!(reason(&audit, &fixture.group(6, 99)), Some(RefuseReason::Sampling));
+        assert_eq!(reason(&audit, &fixture.group(4, 4)), Some(RefuseReason::Stale));
     }
 
     #[tokio::test]
     async fn a_damaged_checkpoint_is_passed_over_and_its_version_passes() {
-        let room = Room::new().await;
-        room.damage(4);
-        let audit = room.resumed(6, &[]).await;
-        assert_eq!(reason(&audit, &room.group(4, 4)), None);
+        let fixture = Fixture::new().await;
+        fixture.damage(4);
+        let audit = fixture.resumed(6, &[]).await;
+        assert_eq!(reason(&audit, &fixture.group(4, 4)), None);
         assert_eq!(audit.unaudited(), 1);
-        assert_eq!(reason(&audit, &room.group(6, 99)), Some(RefuseReason::Sampling));
+        assert_eq!(reason(&audit, &fixture.group(6, 99)), Some(RefuseReason::Sampling));
     }
 
     #[tokio::test]
     async fn what_is_published_again_is_believed_whatever_its_weights_were() {
-        let room = Room::new().await;
-        room.damage(6);
-        for audit in [room.resumed(4, &[]).await, {
+        let fixture = Fixture::new().await;
+        fixture.damage(6);
+        for audit in [fixture.resumed(4, &[]).await, {
             // Deleted; the metrics still tell of it.
-            std::fs::remove_dir_all(room.dir.path().join("000000000006")).unwrap();
-            room.resumed(4, &[2, 4, 6]).await
+            std::fs::remove_dir_all(fixture.dir.path().join("000000000006")).unwrap();
+            fixture.resumed(4, &[2, 4, 6]).await
         }] {
-            let before = room.group(6, 6);
+            let before = fixture.group(6, 6);
             assert!(matches!(audit.check(&before), Err(Rejection::Retry(_))), "not there again yet");
-            room.publish(&audit, 4, 4);
-            room.publish(&audit, 6, 60);
+            fixture.publish(&audit, 4, 4);
+            fixture.publish(&audit, 6, 60);
             assert_eq!(reason(&audit, &before), None);
-            assert_eq!(reason(&audit, &room.group(6, 60)), None);
+            assert_eq!(reason(&audit, &fixture.group(6, 60)), None);
             assert_eq!(audit.unaudited(), 2);
             // From the next version on there is one history again.
-            room.publish(&audit, 8, 8);
-            assert_eq!(reason(&audit, &room.group(8, 99)), Some(RefuseReason::Sampling));
+            fixture.publish(&audit, 8, 8);
+            assert_eq!(reason(&audit, &fixture.group(8, 99)), Some(RefuseReason::Sampling));
         }
     }
 
     #[tokio::test]
     async fn what_was_published_twice_is_believed_after_further_restarts_too() {
-        let room = Room::new().await;
-        std::fs::remove_dir_all(room.dir.path().join("000000000006")).unwrap();
-        let before = room.group(6, 6);
-        drop(room.resumed(4, &[2, 4, 6]).await);
+        let fixture = Fixture::new().await;
+        std::fs::remove_dir_all(fixture.dir.path().join("000000000006")).unwrap();
+        let before = fixture.group(6, 6);
+        drop(fixture.resumed(4, &[2, 4, 6]).await);
         // The next process comes before 6 was made again, and one after it; neither finds a
         // trace of it elsewhere.
         for (at, announced) in [(4, &[2][..]), (6, &[2, 4, 6][..])] {
-            let audit = room.resumed(at, announced).await;
-            room.publish(&audit, 4, 4);
-            room.publish(&audit, 6, 60);
+            let audit = fixture.resumed(at, announced).await;
+            fixture.publish(&audit, 4, 4);
+            fixture.publish(&audit, 6, 60);
             assert_eq!(reason(&audit, &before), None, "{at}");
             assert_eq!(audit.unaudited(), 1);
-            room.publish(&audit, 8, 8);
-            assert_eq!(reason(&audit, &room.group(8, 99)), Some(RefuseReason::Sampling));
+            fixture.publish(&audit, 8, 8);
+            assert_eq!(reason(&audit, &fixture.group(8, 99)), Some(RefuseReason::Sampling));
         }
-        drop(room.resumed(10, &[2, 4, 6, 8]).await);
-        let kept = Republished::load(&room.republished()).unwrap();
+        drop(fixture.resumed(10, &[2, 4, 6, 8]).await);
+        let kept = Republished::load(&fixture.republished()).unwrap();
         assert_eq!(kept, Republished::default(), "nothing is admitted under 6 any more");
     }
 }

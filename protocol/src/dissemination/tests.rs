@@ -54,7 +54,7 @@ const MAX_TURNS: u32 = 10_000;
 const NOTHING: [Output; 0] = [];
 
 /// A machine and its clock.
-struct Bench {
+struct Fixture {
     machine: Dissemination,
     now: UnixMillis,
 }
@@ -77,7 +77,7 @@ fn snapshot(version: PolicyVersion, chunks: u8, blocks: u32) -> Arc<Manifest> {
     Arc::new(Manifest { total_bytes, chunk_bytes, ..manifests::manifest(version.0, chunks) })
 }
 
-impl Bench {
+impl Fixture {
     fn new(config: DisseminationConfig) -> Self {
         Self { machine: Dissemination::new(config), now: START }
     }
@@ -88,16 +88,16 @@ impl Bench {
 
     /// The source, which has published this snapshot.
     fn source(manifest: &Arc<Manifest>) -> Self {
-        let mut bench = Self::new(DisseminationConfig { source: true, ..config(DisseminationMode::Echo) });
-        assert_eq!(bench.on(published(manifest)), NOTHING);
-        bench
+        let mut fixture = Self::new(DisseminationConfig { source: true, ..config(DisseminationMode::Echo) });
+        assert_eq!(fixture.on(published(manifest)), NOTHING);
+        fixture
     }
 
     /// A node that has this snapshot.
     fn holding(manifest: &Arc<Manifest>) -> Self {
-        let mut bench = Self::node(DisseminationMode::Echo);
-        assert_eq!(bench.complete(manifest), [complete(manifest.version)]);
-        bench
+        let mut fixture = Self::node(DisseminationMode::Echo);
+        assert_eq!(fixture.complete(manifest), [complete(manifest.version)]);
+        fixture
     }
 
     /// A node that wants this snapshot, has nothing of it, and has an open stream to each of these
@@ -107,10 +107,10 @@ impl Bench {
         manifest: &Arc<Manifest>,
         neighbours: &[(u8, NeighbourRole)],
     ) -> Self {
-        let mut bench = Self::node(mode);
-        bench.announce(manifest, &[]);
-        bench.meet(neighbours);
-        bench
+        let mut fixture = Self::node(mode);
+        fixture.announce(manifest, &[]);
+        fixture.meet(neighbours);
+        fixture
     }
 
     /// Announces a snapshot of which every chunk is wanted.

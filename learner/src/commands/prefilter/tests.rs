@@ -8,12 +8,12 @@ const ROWS: [&str; 3] = [
     r#"{"question": "2+2?", "answer": "4"}"#,
 ];
 
-struct Room {
+struct Fixture {
     dir: TempDir,
     config: RunConfig,
 }
 
-impl Room {
+impl Fixture {
     /// A policy of random weights, which answers nothing right, and problems.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -65,57 +65,57 @@ impl Room {
 
 #[test]
 fn what_is_answered_right_now_and_then_remains_as_it_stood() {
-    let room = Room::new();
-    let nothing = room.run(&room.plan()).unwrap_err();
+    let fixture = Fixture::new();
+    let nothing = fixture.run(&fixture.plan()).unwrap_err();
     assert!(nothing.contains("no row remains") && nothing.contains("measured.jsonl"), "{nothing}");
-    assert!(!room.plan().output.exists());
+    assert!(!fixture.plan().output.exists());
     // As if the second had been right once in four, and the third always.
     let at = |row: usize| ContentId::of(ROWS[row].as_bytes());
-    room.change_journal(|text| {
+    fixture.change_journal(|text| {
         let line = |row, right| serde_json::to_string(&Measured { row, right: Some(right) }).unwrap();
         text.replace(&line(at(1), 0), &line(at(1), 1)).replace(&line(at(2), 0), &line(at(2), 4))
     });
-    let outcome = room.run(&room.plan()).unwrap();
+    let outcome = fixture.run(&fixture.plan()).unwrap();
     assert_eq!(outcome, PrefilterOutcome { kept: 1, too_hard: 1, too_easy: 1, unjudged: 0 });
-    let kept = std::fs::read_to_string(room.plan().output).unwrap();
+    let kept = std::fs::read_to_string(fixture.plan().output).unwrap();
     assert_eq!(kept, format!("{}\n", ROWS[1]));
-    assert!(room.run(&room.plan()).unwrap_err().contains("exists"), "nothing is overwritten");
+    assert!(fixture.run(&fixture.plan()).unwrap_err().contains("exists"), "nothing is overwritten");
 }
 
 #[test]
 fn an_interrupted_measurement_goes_on_and_no_other_is_taken_for_it() {
-    let room = Room::new();
-    let all = PrefilterPlan { min_pass_rate: 0.0, ..room.plan() };
-    assert_eq!(room.run(&all).unwrap().kept, 3);
+    let fixture = Fixture::new();
+    let all = PrefilterPlan { min_pass_rate: 0.0, ..fixture.plan() };
+    assert_eq!(fixture.run(&all).unwrap().kept, 3);
     std::fs::remove_file(&all.output).unwrap();
     // A kill tore the last line.
-    room.change_journal(|text| text[..text.len() - 9].to_owned());
-    assert_eq!(room.run(&all).unwrap().kept, 3);
-    room.change_journal(|text| {
+    fixture.change_journal(|text| text[..text.len() - 9].to_owned());
+    assert_eq!(fixture.run(&all).unwrap().kept, 3);
+    fixture.change_journal(|text| {
         assert_eq!(text.lines().count(), 1 + ROWS.len(), "{text}");
         text
     });
     std::fs::remove_file(&all.output).unwrap();
-    let other = room.run(&PrefilterPlan { responses: 8, ..all }).unwrap_err();
+    let other = fixture.run(&PrefilterPlan { responses: 8, ..all }).unwrap_err();
     assert!(other.contains("another policy, task or settings"), "{other}");
 }
 
 #[test]
 fn only_tasks_made_of_rows_can_be_filtered() {
-    let room = Room::new();
+    let fixture = Fixture::new();
     let of = |task: Option<&str>| {
-        room.run(&PrefilterPlan { task: task.map(str::to_owned), ..room.plan() }).unwrap_err()
+        fixture.run(&PrefilterPlan { task: task.map(str::to_owned), ..fixture.plan() }).unwrap_err()
     };
     assert!(of(None).contains("--task") && of(None).contains("math"), "{}", of(None));
     assert!(of(Some("chain_sum")).contains("not made of the rows"), "{}", of(Some("chain_sum")));
     assert!(of(Some("code")).contains("no task code"), "{}", of(Some("code")));
-    let mut warm = Room::new();
+    let mut warm = Fixture::new();
     warm.config.warmup =
         Some(WarmupSection { updates: 1, batch: 1, learning_rate: 1e-3, until_accuracy: None });
     assert!(
         warm.run(&warm.plan()).unwrap_err().contains("echo-learner warmup"),
         "another policy for each run"
     );
-    let upside_down = PrefilterPlan { min_pass_rate: 0.9, max_pass_rate: 0.1, ..room.plan() };
-    assert!(room.run(&upside_down).unwrap_err().contains("between 0 and 1"));
+    let upside_down = PrefilterPlan { min_pass_rate: 0.9, max_pass_rate: 0.1, ..fixture.plan() };
+    assert!(fixture.run(&upside_down).unwrap_err().contains("between 0 and 1"));
 }

@@ -39,13 +39,13 @@ pub(crate) fn state_at(run: RunId, version: u64) -> CheckpointState {
 }
 
 /// A trainer, its run, and a directory for checkpoints.
-struct Room {
+struct Fixture {
     trainer: Trainer,
     run: RunId,
     dir: tempfile::TempDir,
 }
 
-impl Room {
+impl Fixture {
     fn new() -> Self {
         let (workload, weights) = testing::workload();
         let trainer = Trainer::new(&workload.model, &weights, &TrainSection::default()).unwrap();
@@ -80,20 +80,20 @@ fn change(path: &Path, how: impl FnOnce(&mut Vec<u8>)) {
 
 #[tokio::test]
 async fn a_checkpoint_is_read_as_it_was_written() {
-    let room = Room::new();
-    let checkpoints = room.open();
-    room.write(&checkpoints, 6).await;
-    let (found, damaged) = checkpoints.newest(&room.run, &Device::Cpu).await.unwrap();
+    let fixture = Fixture::new();
+    let checkpoints = fixture.open();
+    fixture.write(&checkpoints, 6).await;
+    let (found, damaged) = checkpoints.newest(&fixture.run, &Device::Cpu).await.unwrap();
     let found = found.unwrap();
     assert!(damaged.is_empty());
     let parts = found.state.parts.clone();
-    assert_eq!(found.state, CheckpointState { parts: parts.clone(), ..state_at(room.run, 6) });
+    assert_eq!(found.state, CheckpointState { parts: parts.clone(), ..state_at(fixture.run, 6) });
     assert_eq!(
         parts["model.safetensors"].bytes,
-        fs::metadata(room.path(6, "model.safetensors")).unwrap().len()
+        fs::metadata(fixture.path(6, "model.safetensors")).unwrap().len()
     );
     assert_eq!(found.state.streams.orders, OrderCounter(28));
-    for (name, var) in room.trainer.decoder().vars() {
+    for (name, var) in fixture.trainer.decoder().vars() {
         let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
         assert_eq!(values(&found.weights[name]), values(var.as_tensor()), "{name}");
     }
@@ -102,7 +102,7 @@ async fn a_checkpoint_is_read_as_it_was_written() {
 
 #[tokio::test]
 async fn every_kind_of_damage_is_passed_over() {
-    type Damage = fn(&Room);
+    type Damage = fn(&Fixture);
     let kinds: [(&str, Damage, usize); 10] = [
         ("a flipped bit in the weights", |r| change(&r.path(4, "model.safetensors"), |b| b[200] ^= 1), 1),
         (
@@ -129,17 +129,17 @@ async fn every_kind_of_damage_is_passed_over() {
         ("no state", |r| fs::remove_file(r.path(4, "state.json")).unwrap(), 0),
     ];
     for (what, damage, damaged) in kinds {
-        let room = Room::new();
-        let checkpoints = room.open();
-        room.write(&checkpoints, 2).await;
-        room.write(&checkpoints, 4).await;
-        assert_eq!(room.newest(&checkpoints).await, (Some(4), 0));
-        damage(&room);
-        let checkpoints = room.open();
-        assert_eq!(room.newest(&checkpoints).await, (Some(2), damaged), "{what}");
+        let fixture = Fixture::new();
+        let checkpoints = fixture.open();
+        fixture.write(&checkpoints, 2).await;
+        fixture.write(&checkpoints, 4).await;
+        assert_eq!(fixture.newest(&checkpoints).await, (Some(4), 0));
+        damage(&fixture);
+        let checkpoints = fixture.open();
+        assert_eq!(fixture.newest(&checkpoints).await, (Some(2), damaged), "{what}");
         // The run comes back to the version, and replaces what is damaged.
-        room.write(&checkpoints, 4).await;
-        assert_eq!(room.newest(&checkpoints).await, (Some(4), 0), "{what}");
+        fixture.write(&checkpoints, 4).await;
+        assert_eq!(fixture.newest(&checkpoints).await, (Some(4), 0), "{what}");
     }
 }
 
@@ -153,43 +153,43 @@ fn flip_a_digit(text: &mut [u8]) {
 
 #[tokio::test]
 async fn the_state_of_an_earlier_learner_has_no_hash_and_is_read() {
-    let room = Room::new();
-    let checkpoints = room.open();
-    room.write(&checkpoints, 4).await;
-    change(&room.path(4, "state.json"), |text| {
+    let fixture = Fixture::new();
+    let checkpoints = fixture.open();
+    fixture.write(&checkpoints, 4).await;
+    change(&fixture.path(4, "state.json"), |text| {
         let mut state: serde_json::Value = serde_json::from_slice(text).unwrap();
         assert!(state.as_object_mut().unwrap().remove("blake3").is_some());
         assert!(state["desk"].is_object(), "the coordinator, by its name in the file");
         *text = serde_json::to_vec(&state).unwrap();
     });
-    assert_eq!(room.newest(&checkpoints).await, (Some(4), 0));
+    assert_eq!(fixture.newest(&checkpoints).await, (Some(4), 0));
 }
 
 #[tokio::test]
 async fn a_reader_beside_a_learner_reads_what_is_whole_and_changes_nothing() {
-    let room = Room::new();
-    let checkpoints = room.open();
-    let dir = RunDir::new(&room.dir.path().join("run"));
-    let section = CheckpointsSection { store: room.dir.path().to_str().map(str::to_owned), keep: 3 };
+    let fixture = Fixture::new();
+    let checkpoints = fixture.open();
+    let dir = RunDir::new(&fixture.dir.path().join("run"));
+    let section = CheckpointsSection { store: fixture.dir.path().to_str().map(str::to_owned), keep: 3 };
     let look = || Checkpoints::look(&dir, &section).unwrap();
     let weights = async |wanted: Option<u64>| {
-        let found = look().newest_weights(wanted.map(PolicyVersion), &room.run).await;
+        let found = look().newest_weights(wanted.map(PolicyVersion), &fixture.run).await;
         found.map(|found| found.map(|(version, weights)| (version.0, weights.len())))
     };
     assert_eq!(weights(None).await.unwrap(), None);
     assert_eq!(look().occupied().await.unwrap(), None);
     for version in [2, 4, 6] {
-        room.write(&checkpoints, version).await;
+        fixture.write(&checkpoints, version).await;
     }
     // The learner is just writing the next one.
-    let partial = room.path(8, "model.safetensors#1");
+    let partial = fixture.path(8, "model.safetensors#1");
     fs::create_dir(partial.parent().unwrap()).unwrap();
     fs::write(&partial, "half").unwrap();
-    let tensors = room.trainer.decoder().vars().len();
+    let tensors = fixture.trainer.decoder().vars().len();
     assert_eq!(weights(None).await.unwrap(), Some((6, tensors)));
     assert_eq!(weights(Some(2)).await.unwrap(), Some((2, tensors)));
     assert_eq!(weights(Some(3)).await.unwrap(), None);
-    change(&room.path(6, "model.safetensors"), |bytes| bytes[300] ^= 1);
+    change(&fixture.path(6, "model.safetensors"), |bytes| bytes[300] ^= 1);
     assert_eq!(weights(None).await.unwrap(), Some((4, tensors)));
     assert!(matches!(weights(Some(6)).await, Err(CheckpointError::Damaged { .. })));
     assert!(partial.exists() && !dir.path().exists());
@@ -198,23 +198,24 @@ async fn a_reader_beside_a_learner_reads_what_is_whole_and_changes_nothing() {
 
 #[tokio::test]
 async fn the_newest_few_are_kept_and_nothing_that_was_never_finished() {
-    let room = Room::new();
-    let checkpoints = room.open();
+    let fixture = Fixture::new();
+    let checkpoints = fixture.open();
     for version in [2, 4] {
-        room.write(&checkpoints, version).await;
+        fixture.write(&checkpoints, version).await;
     }
     // A process was killed while it wrote version 5.
-    fs::create_dir(room.path(5, "")).unwrap();
+    fs::create_dir(fixture.path(5, "")).unwrap();
     for name in ["model.safetensors", "optimizer.safetensors#1"] {
-        fs::write(room.path(5, name), "half").unwrap();
+        fs::write(fixture.path(5, name), "half").unwrap();
     }
-    let checkpoints = room.open();
-    assert!(!room.path(5, "optimizer.safetensors#1").exists(), "swept when the store was opened");
-    assert_eq!(room.newest(&checkpoints).await, (Some(4), 0));
+    let checkpoints = fixture.open();
+    assert!(!fixture.path(5, "optimizer.safetensors#1").exists(), "swept when the store was opened");
+    assert_eq!(fixture.newest(&checkpoints).await, (Some(4), 0));
     for version in [6, 8] {
-        room.write(&checkpoints, version).await;
+        fixture.write(&checkpoints, version).await;
     }
-    let mut names: Vec<_> = fs::read_dir(room.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(fixture.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["000000000004", "000000000006", "000000000008"]);
     assert_eq!(checkpoints.oldest().await.unwrap(), Some(PolicyVersion(4)));
@@ -222,36 +223,36 @@ async fn the_newest_few_are_kept_and_nothing_that_was_never_finished() {
 
 #[tokio::test]
 async fn another_runs_checkpoints_are_refused() {
-    let room = Room::new();
-    let checkpoints = room.open();
-    let other = state_at(room.run, 2).coordinator.leases.leases[0].lease.node;
+    let fixture = Fixture::new();
+    let checkpoints = fixture.open();
+    let other = state_at(fixture.run, 2).coordinator.leases.leases[0].lease.node;
     let other: RunId = serde_json::from_str(&serde_json::to_string(&other).unwrap()).unwrap();
-    let (decoder, optimizer) = (room.trainer.decoder(), room.trainer.optimizer().state().unwrap());
+    let (decoder, optimizer) = (fixture.trainer.decoder(), fixture.trainer.optimizer().state().unwrap());
     checkpoints.write(state_at(other, 2), decoder, &optimizer).await.unwrap();
-    let found = checkpoints.newest(&room.run, &Device::Cpu).await;
+    let found = checkpoints.newest(&fixture.run, &Device::Cpu).await;
     assert!(matches!(found, Err(CheckpointError::WrongRun { found, .. }) if found == other));
 }
 
 #[tokio::test]
 async fn a_store_elsewhere_is_enough_when_the_machine_is_lost() {
-    let room = Room::new();
+    let fixture = Fixture::new();
     let bucket = Arc::new(InMemory::new());
     let prefix = ObjectPath::from("runs/small");
-    let checkpoints = room.open().copied_to(bucket.clone(), prefix.clone(), "memory");
+    let checkpoints = fixture.open().copied_to(bucket.clone(), prefix.clone(), "memory");
     for version in [2, 4, 6, 8] {
-        room.write(&checkpoints, version).await;
+        fixture.write(&checkpoints, version).await;
         checkpoints.upload(PolicyVersion(version)).await.unwrap();
     }
     // Once more costs nothing, and changes nothing.
     checkpoints.upload(PolicyVersion(8)).await.unwrap();
     // Written here, and not copied yet.
-    room.write(&checkpoints, 10).await;
-    assert_eq!(room.newest(&checkpoints).await, (Some(10), 0));
-    change(&room.path(10, "model.safetensors"), |bytes| bytes[300] ^= 1);
+    fixture.write(&checkpoints, 10).await;
+    assert_eq!(fixture.newest(&checkpoints).await, (Some(10), 0));
+    change(&fixture.path(10, "model.safetensors"), |bytes| bytes[300] ^= 1);
     assert!(matches!(checkpoints.upload(PolicyVersion(10)).await, Err(CheckpointError::Damaged { .. })));
-    assert_eq!(room.newest(&checkpoints).await, (Some(8), 1), "damage is not copied");
+    assert_eq!(fixture.newest(&checkpoints).await, (Some(8), 1), "damage is not copied");
 
-    let elsewhere = Room::new();
+    let elsewhere = Fixture::new();
     let checkpoints = elsewhere.open().copied_to(bucket, prefix, "memory");
     assert_eq!(elsewhere.newest(&checkpoints).await, (Some(8), 0));
     // What comes after it may be damaged: then this machine has to know it.
@@ -320,12 +321,12 @@ fn the_run_file_says_where() {
 
 #[tokio::test]
 async fn a_store_that_does_not_answer_is_not_an_empty_one() {
-    let room = Room::new();
-    let checkpoints = room.open().copied_to(deaf(), ObjectPath::default(), "deaf");
-    let nothing = checkpoints.newest(&room.run, &Device::Cpu).await;
+    let fixture = Fixture::new();
+    let checkpoints = fixture.open().copied_to(deaf(), ObjectPath::default(), "deaf");
+    let nothing = checkpoints.newest(&fixture.run, &Device::Cpu).await;
     assert!(matches!(nothing, Err(CheckpointError::Store { .. })));
-    room.write(&checkpoints, 2).await;
+    fixture.write(&checkpoints, 2).await;
     let uploaded = checkpoints.upload(PolicyVersion(2)).await;
     assert!(matches!(uploaded, Err(CheckpointError::Store { .. })));
-    assert_eq!(room.newest(&checkpoints).await, (Some(2), 1), "the disk is enough to go on");
+    assert_eq!(fixture.newest(&checkpoints).await, (Some(2), 1), "the disk is enough to go on");
 }

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 type Announced = Arc<Mutex<Vec<(PolicyVersion, bool)>>>;
 
 /// A learner without a network.
-pub(crate) struct Room {
+pub(crate) struct Fixture {
     pub(crate) dir: TempDir,
     runtime: Runtime,
     pub(crate) shared: Arc<SharedState>,
@@ -25,7 +25,7 @@ pub(crate) struct Room {
     pub(crate) stop: CancellationToken,
 }
 
-impl Room {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let (workload, weights) = testing::workload();
         let trainer = Trainer::new(&workload.model, &weights, &TrainSection::default()).unwrap();
@@ -100,23 +100,23 @@ fn store_at(endpoint: &str) -> Arc<dyn ObjectStore> {
 
 #[test]
 fn a_version_is_announced_behind_its_checkpoint_as_it_was_when_it_was_due() {
-    let room = Room::new();
-    let mut releases = room.releases(room.checkpoints());
-    let before = room.trainer.decoder().copy_to_host().unwrap();
-    room.release(&mut releases, 2).unwrap();
+    let fixture = Fixture::new();
+    let mut releases = fixture.releases(fixture.checkpoints());
+    let before = fixture.trainer.decoder().copy_to_host().unwrap();
+    fixture.release(&mut releases, 2).unwrap();
     // Training goes on at once.
-    for (_, var) in room.trainer.decoder().vars() {
+    for (_, var) in fixture.trainer.decoder().vars() {
         var.set(&var.zeros_like().unwrap()).unwrap();
     }
-    room.release(&mut releases, 4).unwrap();
+    fixture.release(&mut releases, 4).unwrap();
     releases.finish().unwrap();
     let rows = releases.published();
     assert_eq!(rows.iter().map(|row| row.published).collect::<Vec<_>>(), [2, 4]);
     // The checkpoint is part of it.
     assert!(rows.iter().all(|row| row.release_s > row.publish_s), "{rows:?}");
-    assert_eq!(room.announced(), [(2, true), (4, true)]);
+    assert_eq!(fixture.announced(), [(2, true), (4, true)]);
     let read = |version: u64| {
-        let bytes = std::fs::read(room.path(version, "model.safetensors")).unwrap();
+        let bytes = std::fs::read(fixture.path(version, "model.safetensors")).unwrap();
         candle_core::safetensors::load_buffer(&bytes, &candle_core::Device::Cpu).unwrap()
     };
     let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -129,38 +129,38 @@ fn a_version_is_announced_behind_its_checkpoint_as_it_was_when_it_was_due() {
 
 #[test]
 fn a_version_whose_checkpoint_cannot_be_written_is_not_announced_and_none_after_it() {
-    let room = Room::new();
-    let mut releases = room.releases(room.checkpoints());
-    room.release(&mut releases, 2).unwrap();
+    let fixture = Fixture::new();
+    let mut releases = fixture.releases(fixture.checkpoints());
+    fixture.release(&mut releases, 2).unwrap();
     releases.wait().unwrap();
-    std::fs::write(room.dir.path().join("checkpoints/000000000004"), "in the way").unwrap();
-    let failed = match room.release(&mut releases, 4).and_then(|()| releases.wait()) {
+    std::fs::write(fixture.dir.path().join("checkpoints/000000000004"), "in the way").unwrap();
+    let failed = match fixture.release(&mut releases, 4).and_then(|()| releases.wait()) {
         Err(ReleaseError::Checkpoint(error)) => error,
         other => panic!("{other:?}"),
     };
     assert!(failed.to_string().contains("is the disk full"), "{failed}");
-    let after = room.release(&mut releases, 6).and_then(|()| releases.wait());
+    let after = fixture.release(&mut releases, 6).and_then(|()| releases.wait());
     assert!(matches!(after, Err(ReleaseError::Gone)), "{after:?}");
-    assert_eq!((published(&mut releases), room.announced()), (vec![2], vec![(2, true)]));
+    assert_eq!((published(&mut releases), fixture.announced()), (vec![2], vec![(2, true)]));
 }
 
 #[test]
 fn what_is_not_in_its_store_is_not_announced_and_holds_nobody_who_does_not_wait_for_it() {
-    type Leave = fn(&Room, &Releases);
-    let ways: [Leave; 2] = [|room, _| room.stop.cancel(), |_, releases| releases.leave()];
+    type Leave = fn(&Fixture, &Releases);
+    let ways: [Leave; 2] = [|fixture, _| fixture.stop.cancel(), |_, releases| releases.leave()];
     for leave in ways {
-        let room = Room::new();
-        let checkpoints = room.checkpoints().copied_to(deaf(), ObjectPath::default(), "deaf");
-        let mut releases = room.releases(checkpoints);
-        room.release(&mut releases, 2).unwrap();
-        while !room.path(2, "state.json").exists() {
+        let fixture = Fixture::new();
+        let checkpoints = fixture.checkpoints().copied_to(deaf(), ObjectPath::default(), "deaf");
+        let mut releases = fixture.releases(checkpoints);
+        fixture.release(&mut releases, 2).unwrap();
+        while !fixture.path(2, "state.json").exists() {
             releases.look().unwrap();
             thread::sleep(Duration::from_millis(5));
         }
-        leave(&room, &releases);
-        room.release(&mut releases, 4).unwrap();
+        leave(&fixture, &releases);
+        fixture.release(&mut releases, 4).unwrap();
         releases.finish().unwrap();
-        assert_eq!((published(&mut releases), room.announced()), (vec![], vec![]));
-        assert!(room.path(4, "state.json").exists());
+        assert_eq!((published(&mut releases), fixture.announced()), (vec![], vec![]));
+        assert!(fixture.path(4, "state.json").exists());
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::common::testing;
 use crate::config::{TrainSection, WatchSection};
 use crate::run::controller::RunPlan;
-use crate::run::release::tests::{Room, deaf};
+use crate::run::release::tests::{Fixture, deaf};
 use crate::storage::run_dir::RunDir;
 use echo_policy::model::config::{ModelConfig, TinySizes};
 use object_store::path::Path as ObjectPath;
@@ -13,22 +13,22 @@ use std::thread;
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A learner without nodes.
-pub(crate) fn learning(room: &Room, releases: Releases) -> Learning {
+pub(crate) fn learning(fixture: &Fixture, releases: Releases) -> Learning {
     let (workload, weights) = testing::workload();
     let plan = RunPlan { updates: 4, staleness: workload.charter.staleness, evaluate_every: 0 };
     Learning {
         controller: Controller::new(plan),
         trainer: Trainer::new(&workload.model, &weights, &TrainSection::default()).unwrap(),
-        shared: room.shared.clone(),
+        shared: fixture.shared.clone(),
         releases,
         evaluated: None,
-        watch: Watch::read(&RunDir::new(room.dir.path()), PolicyVersion(0), &WatchSection::default())
+        watch: Watch::read(&RunDir::new(fixture.dir.path()), PolicyVersion(0), &WatchSection::default())
             .and_then(|(draft, _)| draft.commit())
             .unwrap(),
         peak_flops: None,
         max_skipped: 20,
         evaluation_orders: 1,
-        stop: room.stop.clone(),
+        stop: fixture.stop.clone(),
         started: Instant::now(),
     }
 }
@@ -42,19 +42,19 @@ fn ended(learning: Learning) -> Result<TrainingEnd, LearningError> {
 
 #[test]
 fn a_version_that_cannot_be_released_ends_a_run_that_waits_for_groups() {
-    let room = Room::new();
-    let checkpoints = room.checkpoints();
-    std::fs::write(room.dir.path().join("checkpoints/000000000000"), "in the way").unwrap();
-    let error = ended(learning(&room, room.releases(checkpoints))).unwrap_err();
+    let fixture = Fixture::new();
+    let checkpoints = fixture.checkpoints();
+    std::fs::write(fixture.dir.path().join("checkpoints/000000000000"), "in the way").unwrap();
+    let error = ended(learning(&fixture, fixture.releases(checkpoints))).unwrap_err();
     assert!(matches!(error, LearningError::Release(ReleaseError::Checkpoint(_))), "{error}");
-    assert_eq!(room.announced(), []);
+    assert_eq!(fixture.announced(), []);
 }
 
 #[test]
 fn an_error_is_told_while_the_store_is_out_of_reach() {
-    let room = Room::new();
-    let checkpoints = room.checkpoints().copied_to(deaf(), ObjectPath::default(), "deaf");
-    let mut learning = learning(&room, room.releases(checkpoints));
+    let fixture = Fixture::new();
+    let checkpoints = fixture.checkpoints().copied_to(deaf(), ObjectPath::default(), "deaf");
+    let mut learning = learning(&fixture, fixture.releases(checkpoints));
     // Not the run's model: it cannot be evaluated.
     let sizes = TinySizes {
         vocab: 64,

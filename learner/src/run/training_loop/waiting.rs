@@ -113,12 +113,12 @@ impl Lost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::release::tests::Room;
+    use crate::run::release::tests::Fixture;
 
     #[test]
     fn the_word_says_what_is_there_and_what_is_missing() {
-        let room = Room::new();
-        let coordinator = room.shared.coordinator();
+        let fixture = Fixture::new();
+        let coordinator = fixture.shared.coordinator();
         let waiting = Waiting::new(PolicyVersion(0), &coordinator);
         let text = waiting.text(Duration::from_secs(61), &coordinator, Hands { nodes: 3, served: 1 });
         let needed = coordinator.groups_per_update();

@@ -7,7 +7,7 @@ use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::time::UnixMillis;
 use std::collections::BTreeMap;
 
-struct Lab {
+struct Fixture {
     _dir: tempfile::TempDir,
     _events: (HostEvents, HostEvents),
     node: Host,
@@ -19,7 +19,7 @@ struct Lab {
 }
 
 /// A delivery with `groups` groups to deliver, and a learner that accepts its streams.
-async fn lab(secret: u8, groups: u64) -> Lab {
+async fn fixture(secret: u8, groups: u64) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let (learner, learner_events) = testing::host(secret, Vec::new()).await;
     let (node, node_events) = testing::host(secret + 1, Vec::new()).await;
@@ -38,7 +38,7 @@ async fn lab(secret: u8, groups: u64) -> Lab {
         complaints: complaints(),
     };
     let delivery = tokio::spawn(delivery.run());
-    Lab {
+    Fixture {
         _dir: dir,
         _events: (learner_events, node_events),
         node,
@@ -60,7 +60,7 @@ fn ledger(dir: &std::path::Path, secret: u8) -> Ledger {
     Ledger::open(&dir.join("receipts"), &testing::charter(), me).unwrap()
 }
 
-impl Lab {
+impl Fixture {
     async fn stream(&mut self) -> Stream {
         self.incoming.next().await.unwrap().1
     }
@@ -100,9 +100,9 @@ fn refused(reason: RefuseReason) -> Outcome {
 #[tokio::test]
 async fn answers_that_were_lost_make_the_groups_come_again_and_duplicates_settle_them() {
     let logged = testing::logged();
-    let mut lab = lab(10, 40).await;
+    let mut fixture = fixture(10, 40).await;
     // The learner takes everything that comes, answers a few and dies.
-    let mut stream = lab.stream().await;
+    let mut stream = fixture.stream().await;
     let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
     for n in 0..WINDOW {
         let counter = receive(&mut stream).await;
@@ -111,12 +111,12 @@ async fn answers_that_were_lost_make_the_groups_come_again_and_duplicates_settle
             answer(&mut stream, Some(counter), Outcome::Accepted).await;
         }
     }
-    while lab.outbox.len() > 35 {
+    while fixture.outbox.len() > 35 {
         tokio::task::yield_now().await;
     }
     drop(stream);
 
-    let mut stream = lab.stream().await;
+    let mut stream = fixture.stream().await;
     for _ in 0..35 {
         let counter = receive(&mut stream).await;
         let times = seen.entry(counter.0).or_default();
@@ -124,14 +124,14 @@ async fn answers_that_were_lost_make_the_groups_come_again_and_duplicates_settle
         let outcome = if *times > 1 { refused(RefuseReason::Duplicate) } else { Outcome::Accepted };
         answer(&mut stream, Some(counter), outcome).await;
     }
-    lab.until_empty().await;
+    fixture.until_empty().await;
     assert!(seen.keys().copied().eq(0..40), "{seen:?}");
-    let facts = lab.node_state.facts(UnixMillis(0));
+    let facts = fixture.node_state.facts(UnixMillis(0));
     assert_eq!(facts.accepted + facts.refused["duplicate"], 40);
     assert!(facts.refused["duplicate"] >= 11, "{facts:?}");
     assert!(logged.lines("the learner refused a group").is_empty(), "that is as it should be");
     assert_eq!(logged.lines("the learner has a group already").len(), 1, "one line stands for all");
-    lab.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
@@ -159,21 +159,21 @@ async fn a_learner_that_takes_no_groups_is_named_once() {
 
 #[tokio::test]
 async fn never_more_than_the_window_is_under_way() {
-    let mut lab = lab(20, 40).await;
-    let mut stream = lab.stream().await;
+    let mut fixture = fixture(20, 40).await;
+    let mut stream = fixture.stream().await;
     let mut held = Vec::new();
     for _ in 0..WINDOW {
         held.push(receive(&mut stream).await);
     }
     let more = tokio::time::timeout(Duration::from_millis(200), receive(&mut stream)).await;
     assert!(more.is_err(), "a group beyond the window came: {more:?}");
-    lab.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
 async fn a_refused_group_leaves_and_an_undecided_one_comes_again() {
-    let mut lab = lab(30, 2).await;
-    let mut stream = lab.stream().await;
+    let mut fixture = fixture(30, 2).await;
+    let mut stream = fixture.stream().await;
     let (first, second) = (receive(&mut stream).await, receive(&mut stream).await);
     answer(&mut stream, Some(first), Outcome::Retry).await;
     answer(&mut stream, Some(second), refused(RefuseReason::Stale)).await;
@@ -181,26 +181,26 @@ async fn a_refused_group_leaves_and_an_undecided_one_comes_again() {
     answer(&mut stream, Some(first), Outcome::Accepted).await;
     // Nobody asked about this one.
     answer(&mut stream, Some(OrderCounter(77)), Outcome::Accepted).await;
-    lab.until_empty().await;
-    let facts = lab.node_state.facts(UnixMillis(0));
+    fixture.until_empty().await;
+    let facts = fixture.node_state.facts(UnixMillis(0));
     assert_eq!((facts.accepted, facts.refused["stale"]), (1, 1));
     let waited = Duration::from_secs_f64(facts.waited_s);
     assert!(
         (RETRY_PAUSE..Duration::from_secs(60)).contains(&waited),
         "from its first sending on: {waited:?}"
     );
-    lab.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
 async fn a_group_that_the_learner_cannot_even_name_is_found_by_sending_one_by_one() {
-    let mut lab = lab(40, 3).await;
-    let mut stream = lab.stream().await;
+    let mut fixture = fixture(40, 3).await;
+    let mut stream = fixture.stream().await;
     for _ in 0..3 {
         receive(&mut stream).await;
     }
     answer(&mut stream, None, refused(RefuseReason::Malformed)).await;
-    let mut stream = lab.stream().await;
+    let mut stream = fixture.stream().await;
     assert_eq!(receive(&mut stream).await, OrderCounter(0));
     answer(&mut stream, None, refused(RefuseReason::Malformed)).await;
     for expected in [1, 2] {
@@ -208,29 +208,29 @@ async fn a_group_that_the_learner_cannot_even_name_is_found_by_sending_one_by_on
         assert_eq!(counter, OrderCounter(expected));
         answer(&mut stream, Some(counter), Outcome::Accepted).await;
     }
-    lab.until_empty().await;
-    let facts = lab.node_state.facts(UnixMillis(0));
+    fixture.until_empty().await;
+    let facts = fixture.node_state.facts(UnixMillis(0));
     assert_eq!((facts.accepted, facts.refused["malformed"]), (2, 1));
-    lab.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
 async fn an_answer_longer_than_any_answer_ends_the_stream_and_loses_nothing() {
-    let mut lab = lab(50, 1).await;
-    let mut stream = lab.stream().await;
+    let mut fixture = fixture(50, 1).await;
+    let mut stream = fixture.stream().await;
     receive(&mut stream).await;
     write_frame(&mut stream, &[0; MAX_ANSWER_BYTES + 1], 1 << 20).await.unwrap();
-    let mut stream = lab.stream().await;
+    let mut stream = fixture.stream().await;
     let counter = receive(&mut stream).await;
     answer(&mut stream, Some(counter), Outcome::Accepted).await;
-    lab.until_empty().await;
-    lab.end().await;
+    fixture.until_empty().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
 async fn receipts_are_kept_with_the_answer_and_with_the_answer_to_a_copy() {
-    let mut lab = lab(60, 3).await;
-    let mut stream = lab.stream().await;
+    let mut fixture = fixture(60, 3).await;
+    let mut stream = fixture.stream().await;
     let me = NodeKey::from_secret([61; 32]).public();
     for sequence in 0..3 {
         let counter = receive(&mut stream).await;
@@ -250,9 +250,9 @@ async fn receipts_are_kept_with_the_answer_and_with_the_answer_to_a_copy() {
         let outcome = if sequence == 1 { refused(RefuseReason::Duplicate) } else { Outcome::Accepted };
         say(&mut stream, Answer { receipt, ..Answer::new(Some(counter), outcome) }).await;
     }
-    lab.until_empty().await;
-    let shown = crate::delivery::receipts::show::all(&lab._dir.path().join("receipts"), me).unwrap();
+    fixture.until_empty().await;
+    let shown = crate::delivery::receipts::show::all(&fixture._dir.path().join("receipts"), me).unwrap();
     assert_eq!((shown[0].proof.account.groups(), shown[0].proof.account.wrong), (3, 0));
     assert_eq!(shown[0].refused["duplicate"].groups, 1);
-    lab.end().await;
+    fixture.end().await;
 }

@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 const ALL: GenerationLimits =
     GenerationLimits { cache_bytes: usize::MAX, sequences: usize::MAX, prefill_tokens: usize::MAX };
 
-struct Bench {
+struct Fixture {
     _dir: tempfile::TempDir,
     store: ChunkStore,
     outbox: Outbox,
@@ -68,15 +68,15 @@ fn key() -> NodeKey {
     NodeKey::from_secret([7; 32])
 }
 
-fn bench() -> Bench {
-    bench_of(testing::workload())
+fn fixture() -> Fixture {
+    fixture_of(testing::workload())
 }
 
-fn bench_of(workload: Arc<NodeWorkload>) -> Bench {
-    bench_on(vec![Device::cpu()], workload)
+fn fixture_of(workload: Arc<NodeWorkload>) -> Fixture {
+    fixture_on(vec![Device::cpu()], workload)
 }
 
-fn bench_on(devices: Vec<Device>, workload: Arc<NodeWorkload>) -> Bench {
+fn fixture_on(devices: Vec<Device>, workload: Arc<NodeWorkload>) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let outbox = Outbox::open(&dir.path().join("outbox"), &testing::run_id(), &key().public()).unwrap();
@@ -98,10 +98,10 @@ fn bench_on(devices: Vec<Device>, workload: Arc<NodeWorkload>) -> Bench {
         stop: stop.clone(),
     };
     let ended = worker.spawn().unwrap();
-    Bench { _dir: dir, store, outbox, stock, policy, fallback, node_state, returning, stop, ended }
+    Fixture { _dir: dir, store, outbox, stock, policy, fallback, node_state, returning, stop, ended }
 }
 
-impl Bench {
+impl Fixture {
     fn install(&self, version: u64) {
         let installed = testing::installed_on(&self.fallback, &self.store, version, &testing::workload());
         self.policy.send_replace(Some(Arc::new(installed)));
@@ -134,18 +134,18 @@ impl Bench {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_become_signed_groups_that_the_learner_can_check() {
-    let mut bench = bench();
+    let mut fixture = fixture();
     // Work that came before the policy waits for it.
-    (10..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
-    bench.install(3);
-    bench.wait_for(6).await;
+    (10..16).for_each(|counter| fixture.order(counter, UnixMillis(u64::MAX)));
+    fixture.install(3);
+    fixture.wait_for(6).await;
 
     let workload = testing::workload();
     let tokenizer = workload.tokenizer(&[]).unwrap();
     let form = workload.form();
     let mut responses = std::collections::BTreeSet::new();
     for counter in (10..16).map(OrderCounter) {
-        let (_, bytes) = bench.outbox.first(|c| c != counter).unwrap().unwrap();
+        let (_, bytes) = fixture.outbox.first(|c| c != counter).unwrap().unwrap();
         let group: TrajectoryGroup = Signed::from_bytes(&bytes).unwrap().open_from(&key().public()).unwrap();
         group.check_form(form).unwrap();
         assert_eq!((group.run, group.lease, group.counter), (testing::run_id(), LeaseId(5), counter));
@@ -163,28 +163,28 @@ async fn orders_become_signed_groups_that_the_learner_can_check() {
         }
     }
     assert!(responses.len() > 6, "the samples of a group differ");
-    bench.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_whose_lease_is_over_or_whose_group_waits_are_not_begun() {
-    let mut bench = bench();
-    bench.outbox.push(&[(OrderCounter(2), vec![0])]).unwrap();
-    bench.order(1, UnixMillis(1));
-    bench.order(2, UnixMillis(u64::MAX));
-    bench.order(3, UnixMillis(u64::MAX));
-    bench.install(1);
-    bench.wait_for(1).await;
-    assert!(!bench.outbox.contains(OrderCounter(1)).unwrap());
-    assert!(bench.outbox.contains(OrderCounter(3)).unwrap());
+    let mut fixture = fixture();
+    fixture.outbox.push(&[(OrderCounter(2), vec![0])]).unwrap();
+    fixture.order(1, UnixMillis(1));
+    fixture.order(2, UnixMillis(u64::MAX));
+    fixture.order(3, UnixMillis(u64::MAX));
+    fixture.install(1);
+    fixture.wait_for(1).await;
+    assert!(!fixture.outbox.contains(OrderCounter(1)).unwrap());
+    assert!(fixture.outbox.contains(OrderCounter(3)).unwrap());
     assert_eq!(
-        bench.outbox.first(|_| false).unwrap().unwrap().1,
+        fixture.outbox.first(|_| false).unwrap().unwrap().1,
         [0],
         "the waiting group is still the old one"
     );
-    assert_eq!(bench.node_state.facts(clock::now()).rollouts, u64::from(testing::GROUP));
-    assert_eq!(bench.returned(), [(1, ReturnReason::Late)].into());
-    bench.end().await;
+    assert_eq!(fixture.node_state.facts(clock::now()).rollouts, u64::from(testing::GROUP));
+    assert_eq!(fixture.returned(), [(1, ReturnReason::Late)].into());
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,40 +198,40 @@ async fn a_prompt_without_tokens_costs_its_own_order_alone() {
     let (good, poison): (Vec<u64>, Vec<u64>) =
         (0..16).partition(|counter| workload.request(OrderCounter(*counter), &tokenizer).is_ok());
     assert!(good.len() > 2 && poison.len() > 2, "{good:?}");
-    let mut bench = bench_of(Arc::new(workload));
+    let mut fixture = fixture_of(Arc::new(workload));
     // Some of these batches hold nothing else.
-    poison.iter().copied().chain(0..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
-    bench.install(1);
-    bench.wait_for(good.len() as u64).await;
+    poison.iter().copied().chain(0..16).for_each(|counter| fixture.order(counter, UnixMillis(u64::MAX)));
+    fixture.install(1);
+    fixture.wait_for(good.len() as u64).await;
     for counter in 0..16 {
-        assert_eq!(bench.outbox.contains(OrderCounter(counter)).unwrap(), good.contains(&counter));
+        assert_eq!(fixture.outbox.contains(OrderCounter(counter)).unwrap(), good.contains(&counter));
     }
-    assert_ne!(bench.node_state.facts(clock::now()).state, NodeActivity::PolicyUnusable);
-    assert_eq!(bench.returned(), poison.iter().map(|counter| (*counter, ReturnReason::Undoable)).collect());
-    bench.end().await;
+    assert_ne!(fixture.node_state.facts(clock::now()).state, NodeActivity::PolicyUnusable);
+    assert_eq!(fixture.returned(), poison.iter().map(|counter| (*counter, ReturnReason::Undoable)).collect());
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_generated_while_the_outbox_is_full() {
-    let mut bench = bench();
+    let mut fixture = fixture();
     let filling: Vec<_> = (1000..1000 + crate::delivery::outbox::MAX_OUTBOX_GROUPS)
         .map(|n| (OrderCounter(n), vec![0]))
         .collect();
-    bench.outbox.push(&filling).unwrap();
-    bench.order(1, UnixMillis(u64::MAX));
-    bench.install(1);
-    while bench.node_state.facts(clock::now()).state != NodeActivity::OutboxFull {
+    fixture.outbox.push(&filling).unwrap();
+    fixture.order(1, UnixMillis(u64::MAX));
+    fixture.install(1);
+    while fixture.node_state.facts(clock::now()).state != NodeActivity::OutboxFull {
         tokio::task::yield_now().await;
     }
-    assert!(!bench.outbox.contains(OrderCounter(1)).unwrap());
+    assert!(!fixture.outbox.contains(OrderCounter(1)).unwrap());
     for counter in 1000..1004 {
-        bench.outbox.settle(OrderCounter(counter)).unwrap();
+        fixture.outbox.settle(OrderCounter(counter)).unwrap();
     }
-    let mut changes = bench.outbox.changes();
-    while !bench.outbox.contains(OrderCounter(1)).unwrap() {
+    let mut changes = fixture.outbox.changes();
+    while !fixture.outbox.contains(OrderCounter(1)).unwrap() {
         changes.changed().await.unwrap();
     }
-    bench.end().await;
+    fixture.end().await;
 }
 
 /// A card that stops at its `nth` call, says so, and goes on when it is let.
@@ -251,42 +251,42 @@ fn held_at(nth: usize) -> (Device, mpsc::Receiver<()>, mpsc::Sender<()>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_begun_under_a_policy_that_was_withdrawn_goes_back() {
     let (device, reaches, lets) = held_at(1);
-    let mut bench = bench_on(vec![device], testing::workload());
-    (0..12).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
-    bench.install(9);
+    let mut fixture = fixture_on(vec![device], testing::workload());
+    (0..12).for_each(|counter| fixture.order(counter, UnixMillis(u64::MAX)));
+    fixture.install(9);
     reaches.recv().unwrap();
-    bench.install(3);
+    fixture.install(3);
     lets.send(()).unwrap();
     let mut returned = BTreeMap::new();
     let delivered =
-        |bench: &Bench| (0..12).filter(|n| bench.outbox.contains(OrderCounter(*n)).unwrap()).count();
-    while returned.len() + delivered(&bench) < 12 {
-        returned.extend(bench.returned());
+        |fixture: &Fixture| (0..12).filter(|n| fixture.outbox.contains(OrderCounter(*n)).unwrap()).count();
+    while returned.len() + delivered(&fixture) < 12 {
+        returned.extend(fixture.returned());
         tokio::task::yield_now().await;
     }
     assert!(!returned.is_empty() && returned.values().all(|reason| *reason == ReturnReason::Dropped));
     for counter in (0..12).filter(|counter| !returned.contains_key(counter)) {
-        assert_eq!(version_of(&bench, counter), 3);
+        assert_eq!(version_of(&fixture, counter), 3);
     }
-    bench.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_after_a_policy_was_withdrawn_is_begun_under_the_one_before() {
-    let mut bench = bench();
-    bench.install(9);
-    bench.order(0, UnixMillis(u64::MAX));
-    bench.wait_for(1).await;
-    while bench.node_state.facts(clock::now()).state != NodeActivity::WaitingForWork {
+    let mut fixture = fixture();
+    fixture.install(9);
+    fixture.order(0, UnixMillis(u64::MAX));
+    fixture.wait_for(1).await;
+    while fixture.node_state.facts(clock::now()).state != NodeActivity::WaitingForWork {
         tokio::task::yield_now().await;
     }
     // The worker learns of it when there is work.
-    bench.install(3);
-    bench.order(1, UnixMillis(u64::MAX));
-    bench.wait_for(2).await;
-    assert_eq!((version_of(&bench, 0), version_of(&bench, 1)), (9, 3));
-    assert_eq!(bench.returned(), BTreeMap::new());
-    bench.end().await;
+    fixture.install(3);
+    fixture.order(1, UnixMillis(u64::MAX));
+    fixture.wait_for(2).await;
+    assert_eq!((version_of(&fixture, 0), version_of(&fixture, 1)), (9, 3));
+    assert_eq!(fixture.returned(), BTreeMap::new());
+    fixture.end().await;
 }
 
 #[test]
@@ -395,15 +395,15 @@ fn a_newer_policy_takes_over_as_the_charter_wants_it() {
 }
 
 /// The groups of these orders by their counters.
-fn groups(bench: &Bench, counters: std::ops::Range<u64>) -> Vec<Vec<u8>> {
-    let group = |counter: OrderCounter| bench.outbox.first(|c| c != counter).unwrap().unwrap().1;
+fn groups(fixture: &Fixture, counters: std::ops::Range<u64>) -> Vec<Vec<u8>> {
+    let group = |counter: OrderCounter| fixture.outbox.first(|c| c != counter).unwrap().unwrap().1;
     counters.map(OrderCounter).map(group).collect()
 }
 
 /// The newest policy of this order's group.
-fn version_of(bench: &Bench, counter: u64) -> u64 {
+fn version_of(fixture: &Fixture, counter: u64) -> u64 {
     let group: TrajectoryGroup =
-        Signed::from_bytes(&groups(bench, counter..counter + 1)[0]).unwrap().open().unwrap();
+        Signed::from_bytes(&groups(fixture, counter..counter + 1)[0]).unwrap().open().unwrap();
     group.newest_version().unwrap().0
 }
 

@@ -10,23 +10,23 @@ const LAST: u64 = 1 << 63;
 /// A receiver that has these of 64 blocks. A was asked for block 62 at the start and is silent; B
 /// delivered block 61 in `millis`, has nothing left to do, and holds block 62 as well. Block 63
 /// is held by nobody.
-fn rivals(have: u64, millis: u64) -> Bench {
-    let mut bench = Bench::node(DisseminationMode::Echo);
-    bench.announce(&snapshot(V1, 1, 64), &[(0, have)]);
-    bench.meet(&TWO);
-    assert_eq!(bench.on(has(A, V1, &[(0, 1 << 62)])), [request(A, V1, 0, 1 << 62)]);
-    assert_eq!(bench.on(has(B, V1, &[(0, 1 << 61)])), [request(B, V1, 0, 1 << 61)]);
-    assert_eq!(bench.pass(millis), NOTHING);
-    assert_eq!(bench.on(stored(B, V1, 0, 61)), NOTHING);
-    assert_eq!(bench.on(has(B, V1, &[(0, 1 << 62)])), NOTHING);
-    bench
+fn rivals(have: u64, millis: u64) -> Fixture {
+    let mut fixture = Fixture::node(DisseminationMode::Echo);
+    fixture.announce(&snapshot(V1, 1, 64), &[(0, have)]);
+    fixture.meet(&TWO);
+    assert_eq!(fixture.on(has(A, V1, &[(0, 1 << 62)])), [request(A, V1, 0, 1 << 62)]);
+    assert_eq!(fixture.on(has(B, V1, &[(0, 1 << 61)])), [request(B, V1, 0, 1 << 61)]);
+    assert_eq!(fixture.pass(millis), NOTHING);
+    assert_eq!(fixture.on(stored(B, V1, 0, 61)), NOTHING);
+    assert_eq!(fixture.on(has(B, V1, &[(0, 1 << 62)])), NOTHING);
+    fixture
 }
 
 /// Block 62 is taken from A and asked of B so many milliseconds after the start, and not before.
-fn assert_robbed_at(bench: &mut Bench, millis: u64) {
-    assert_eq!(bench.pass(START.plus(millis - 1).since(bench.now)), NOTHING);
-    assert_eq!(bench.pass(1), [cancel(A, V1, 0, 1 << 62), request(B, V1, 0, 1 << 62)]);
-    assert_eq!(bench.machine.stats().steals, 1);
+fn assert_robbed_at(fixture: &mut Fixture, millis: u64) {
+    assert_eq!(fixture.pass(START.plus(millis - 1).since(fixture.now)), NOTHING);
+    assert_eq!(fixture.pass(1), [cancel(A, V1, 0, 1 << 62), request(B, V1, 0, 1 << 62)]);
+    assert_eq!(fixture.machine.stats().steals, 1);
 }
 
 // B would deliver another block 200 ms after it is asked: 100 ms of latency, and 100 ms for 64
@@ -56,24 +56,24 @@ fn what_is_on_its_way_is_not_robbed_however_fast_the_thief_is() {
 
 #[test]
 fn after_duplicates_only_the_silent_are_robbed() {
-    let mut bench = rivals(BUT_THREE | LAST, 100);
-    assert_eq!(bench.on(stored(B, V1, 0, 61)), NOTHING);
-    let stats = bench.machine.stats();
+    let mut fixture = rivals(BUT_THREE | LAST, 100);
+    assert_eq!(fixture.on(stored(B, V1, 0, 61)), NOTHING);
+    let stats = fixture.machine.stats();
     assert_eq!((stats.blocks, stats.duplicates), (1, 1));
-    assert_robbed_at(&mut bench, 1_000);
+    assert_robbed_at(&mut fixture, 1_000);
 }
 
 /// A was asked for blocks 0 to 3 at the start and is silent; B is as in [`rivals`] and holds these
 /// of them. What is said after 4 s: ten times what all four would take at B's rate.
 fn robbery(held: u64) -> Vec<Output> {
-    let mut bench = Bench::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 64), &TWO);
-    assert_eq!(bench.on(has(A, V1, &[(0, 0b1111)])), [request(A, V1, 0, 0b1111)]);
-    assert_eq!(bench.on(has(B, V1, &[(0, 1 << 61)])), [request(B, V1, 0, 1 << 61)]);
-    assert_eq!(bench.pass(100), NOTHING);
-    assert_eq!(bench.on(stored(B, V1, 0, 61)), NOTHING);
-    assert_eq!(bench.on(has(B, V1, &[(0, held)])), NOTHING);
-    assert_eq!(bench.pass(3_899), NOTHING);
-    bench.pass(1)
+    let mut fixture = Fixture::receiving(DisseminationMode::Echo, &snapshot(V1, 1, 64), &TWO);
+    assert_eq!(fixture.on(has(A, V1, &[(0, 0b1111)])), [request(A, V1, 0, 0b1111)]);
+    assert_eq!(fixture.on(has(B, V1, &[(0, 1 << 61)])), [request(B, V1, 0, 1 << 61)]);
+    assert_eq!(fixture.pass(100), NOTHING);
+    assert_eq!(fixture.on(stored(B, V1, 0, 61)), NOTHING);
+    assert_eq!(fixture.on(has(B, V1, &[(0, held)])), NOTHING);
+    assert_eq!(fixture.pass(3_899), NOTHING);
+    fixture.pass(1)
 }
 
 fn robbed(blocks: impl IntoIterator<Item = u32>) -> Vec<Output> {
@@ -93,11 +93,11 @@ fn only_what_the_thief_holds_is_robbed() {
 
 #[test]
 fn a_block_that_its_victim_delivers_after_all_is_cancelled_at_the_thief() {
-    let mut bench = rivals(0, 100);
-    assert_robbed_at(&mut bench, 2_000);
-    assert_eq!(bench.on(stored(A, V1, 0, 62)), [cancel(B, V1, 0, 1 << 62)]);
+    let mut fixture = rivals(0, 100);
+    assert_robbed_at(&mut fixture, 2_000);
+    assert_eq!(fixture.on(stored(A, V1, 0, 62)), [cancel(B, V1, 0, 1 << 62)]);
     // It was under way already, and counts.
-    assert_eq!(bench.on(stored(B, V1, 0, 62)), NOTHING);
-    let stats = bench.machine.stats();
+    assert_eq!(fixture.on(stored(B, V1, 0, 62)), NOTHING);
+    let stats = fixture.machine.stats();
     assert_eq!((stats.blocks, stats.duplicates, stats.under_way), (2, 1, 0));
 }

@@ -13,7 +13,7 @@ fn lost_at(nth: usize) -> Device {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
-    let mut undisturbed = bench();
+    let mut undisturbed = fixture();
     (10..16).for_each(|counter| undisturbed.order(counter, UnixMillis(u64::MAX)));
     undisturbed.install(3);
     undisturbed.wait_for(6).await;
@@ -22,37 +22,38 @@ async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
     // In the first prompt, in the midst of several responses, and again on the next device.
     for devices in [vec![lost_at(1)], vec![lost_at(40)], vec![lost_at(30), lost_at(20)]] {
         let lost = devices.len();
-        let mut bench = bench_on(devices.into_iter().chain([Device::cpu()]).collect(), testing::workload());
-        (10..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
-        bench.install(3);
-        bench.wait_for(6).await;
-        assert_eq!(groups(&bench, 10..16), expected);
-        let facts = bench.node_state.facts(clock::now());
+        let mut fixture =
+            fixture_on(devices.into_iter().chain([Device::cpu()]).collect(), testing::workload());
+        (10..16).for_each(|counter| fixture.order(counter, UnixMillis(u64::MAX)));
+        fixture.install(3);
+        fixture.wait_for(6).await;
+        assert_eq!(groups(&fixture, 10..16), expected);
+        let facts = fixture.node_state.facts(clock::now());
         assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("CPU"), lost), "{facts:?}");
         assert!(facts.lost_devices[0].why.contains("unplugged"));
         // The next version does not go there either.
-        bench.install(4);
-        bench.order(20, UnixMillis(u64::MAX));
-        bench.wait_for(7).await;
-        assert_eq!(bench.node_state.facts(clock::now()).device.as_deref(), Some("CPU"));
-        bench.end().await;
+        fixture.install(4);
+        fixture.order(20, UnixMillis(u64::MAX));
+        fixture.wait_for(7).await;
+        assert_eq!(fixture.node_state.facts(clock::now()).device.as_deref(), Some("CPU"));
+        fixture.end().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_came_to_a_device_just_before_it_was_lost_is_loaded_anew() {
-    let mut bench = bench_on(vec![lost_at(usize::MAX), Device::cpu()], testing::workload());
-    bench.install(3);
+    let mut fixture = fixture_on(vec![lost_at(usize::MAX), Device::cpu()], testing::workload());
+    fixture.install(3);
     // As when the driver has told it already, and nobody has called it since.
-    let installed = bench.policy.borrow().clone().unwrap();
+    let installed = fixture.policy.borrow().clone().unwrap();
     assert_eq!(installed.device.name(), "Card");
     let why = EngineError::DeviceLost { device: "Card".into(), why: "unplugged".into() };
-    bench.fallback.lost(&installed.device, &why);
-    let again = installed.reload(&bench.fallback).unwrap();
+    fixture.fallback.lost(&installed.device, &why);
+    let again = installed.reload(&fixture.fallback).unwrap();
     assert_eq!((again.device.name(), again.version(), again.precision()), ("CPU", 3, Precision::F32));
-    bench.order(1, UnixMillis(u64::MAX));
-    bench.wait_for(1).await;
-    bench.end().await;
+    fixture.order(1, UnixMillis(u64::MAX));
+    fixture.wait_for(1).await;
+    fixture.end().await;
 }
 
 #[test]
@@ -105,17 +106,17 @@ async fn an_order_that_the_device_has_no_room_for_is_given_up_alone() {
         Call::Feed(tokens) if tokens.starts_with(&poison) => Some(EngineError::Memory { wanted: 9, free: 1 }),
         _ => None,
     });
-    let mut bench = bench_on(vec![small, Device::cpu()], workload);
-    (10..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
-    bench.install(3);
-    bench.wait_for(5).await;
-    bench.order(20, UnixMillis(u64::MAX));
-    bench.wait_for(6).await;
+    let mut fixture = fixture_on(vec![small, Device::cpu()], workload);
+    (10..16).for_each(|counter| fixture.order(counter, UnixMillis(u64::MAX)));
+    fixture.install(3);
+    fixture.wait_for(5).await;
+    fixture.order(20, UnixMillis(u64::MAX));
+    fixture.wait_for(6).await;
     for counter in 10..16 {
-        assert_eq!(bench.outbox.contains(OrderCounter(counter)).unwrap(), counter != 12);
+        assert_eq!(fixture.outbox.contains(OrderCounter(counter)).unwrap(), counter != 12);
     }
-    let facts = bench.node_state.facts(clock::now());
+    let facts = fixture.node_state.facts(clock::now());
     assert_ne!(facts.state, NodeActivity::PolicyUnusable);
     assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("Card"), 0), "{facts:?}");
-    bench.end().await;
+    fixture.end().await;
 }
