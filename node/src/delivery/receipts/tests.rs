@@ -138,7 +138,7 @@ fn a_new_identity_begins_its_own_receipts_and_those_of_the_old_one_stay_sound() 
 }
 
 #[test]
-fn a_lost_receipt_and_a_foreign_pile_are_found() {
+fn a_lost_receipt_and_a_foreign_file_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut ledger = ledger(dir.path());
     [0, 2].into_iter().for_each(|sequence| keep(&mut ledger, sequence));
