@@ -28,7 +28,7 @@ use crate::founding::warmup::warm_up;
 use crate::storage::atomic_file::write_whole;
 use crate::storage::run_dir::{RunDir, RunLock};
 use echo_policy::model::export::{ExportExtras, export};
-use echo_policy::model::weights::{DType, Weights};
+use echo_policy::model::weights::Weights;
 use echo_policy::text::tokenizer::CharTokenizer;
 use echo_protocol::program::clock;
 use echo_protocol::program::lock::LockError;
@@ -300,7 +300,7 @@ pub fn export_policy(
         chat_template: present("chat_template.jinja"),
         temperature: Some(workload.charter.sampling.temperature),
     };
-    Ok(export(target, &workload.model, weights, DType::F32, &extras)?)
+    Ok(export(target, &workload.model, weights, weights.main_dtype(), &extras)?)
 }
 
 /// What hidden directories beside an exported policy are called after its name, while it is being made.

@@ -1,6 +1,7 @@
 //! `echo-learner bench`: training steps on tokens that mean nothing, to see what a machine makes of
 //! a run file's `[model]` and `[train]` before there is a run.
 
+use crate::common::workload::dtype;
 use crate::config::RunConfig;
 use crate::founding::character_vocabulary;
 use crate::training::batch::{BatchError, Sequence, pack};
@@ -54,7 +55,7 @@ pub fn run(config: &RunConfig, plan: &BenchPlan) -> anyhow::Result<()> {
     let train = &config.train;
     let report = plan.vectors.as_deref().map(|dir| compare(config, dir)).transpose()?;
     let (model, weights) = start(config, plan.random)?;
-    let mut trainer = Trainer::new(&model, &weights, train)?;
+    let mut trainer = Trainer::new(&model, &weights, train)?.publishing(dtype(config.snapshot.dtype))?;
     drop(weights);
     let batch = sequences(plan, model.vocab_size);
     let mut seconds = Vec::new();

@@ -2,14 +2,13 @@
 //! works on the run.
 
 use crate::commands::preflight;
+use crate::common::workload::dtype;
 use crate::founding;
 use crate::founding::export_policy;
 use crate::publishing::checkpoint::Checkpoints;
-use crate::training::trainer::decoder_of;
+use crate::training::trainer::weights_of;
 use anyhow::bail;
-use candle_core::Device;
 use clap::Args;
-use echo_policy::model::weights::DType;
 use echo_protocol::run::version::PolicyVersion;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +43,8 @@ pub async fn export(plan: &ExportPlan) -> anyhow::Result<PolicyVersion> {
     let Some((version, tensors)) = found else {
         return missing(&checkpoints, plan.version, &plan.dir).await;
     };
-    let weights = decoder_of(&run.workload.model, &tensors, &Device::Cpu)?.to_weights(DType::F32)?;
+    let published = dtype(run.workload.charter.snapshot_type);
+    let weights = weights_of(&run.workload.model, &tensors, published)?;
     let tokenizer = run.workload.charter.tokenizer.travels().then(|| run.dir.start());
     export_policy(&plan.output, &run.workload, &weights, tokenizer.as_deref())?;
     Ok(version)
@@ -75,9 +75,10 @@ mod tests {
     use crate::config::TrainSection;
     use crate::publishing::checkpoint::{Checkpoint, state_at};
     use crate::training::trainer::{Trainer, weights_of};
+    use candle_core::Device;
     use echo_policy::model::config::ModelConfig;
     use echo_policy::model::export::ExportError;
-    use echo_policy::model::weights::Weights;
+    use echo_policy::model::weights::{DType, Weights};
     use std::fs;
 
     fn plan(home: &Path, version: Option<u64>, output: &str) -> ExportPlan {
@@ -117,7 +118,7 @@ mod tests {
         };
         let bytes =
             |weights: &Weights| weights.iter().map(|tensor| tensor.bytes().to_vec()).collect::<Vec<_>>();
-        let expected = weights_of(&founded.workload.model, &newest.weights).unwrap();
+        let expected = weights_of(&founded.workload.model, &newest.weights, DType::BF16).unwrap();
         assert_eq!(bytes(&load("newest")), bytes(&expected));
         assert_ne!(bytes(&load("older")), bytes(&expected));
 

@@ -1,5 +1,6 @@
 //! What a finished run leaves behind: the exported policy, and what the run came to.
 
+use crate::common::workload::dtype;
 use crate::founding::{PrepareError, export_policy, sweep_exports};
 use crate::publishing::checkpoint::Checkpoint;
 use crate::server::SharedState;
@@ -21,7 +22,8 @@ const WEIGHTS: &str = "model.safetensors";
 /// # Errors
 /// When the run directory cannot be written.
 pub fn conclude(shared: &SharedState, dir: &RunDir, last: &Checkpoint) -> anyhow::Result<()> {
-    let weights = weights_of(&shared.workload.model, &last.weights)?;
+    let published = dtype(shared.workload.charter.snapshot_type);
+    let weights = weights_of(&shared.workload.model, &last.weights, published)?;
     let tokenizer = shared.workload.charter.tokenizer.travels().then(|| dir.start());
     replace_policy(&dir.policy(), |draft| {
         export_policy(draft, &shared.workload, &weights, tokenizer.as_deref())

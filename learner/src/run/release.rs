@@ -141,7 +141,7 @@ impl Releases {
     pub fn checkpoint(&mut self, state: CheckpointState, trainer: &Trainer) -> Result<(), ReleaseError> {
         let since = Instant::now();
         self.wait()?;
-        let (version, weights) = (state.version, Arc::new(trainer.decoder().copy_to_host()?));
+        let (version, weights) = (state.version, Arc::new(trainer.master_weights().copy_to_host()?));
         self.copied = Some((version, weights.clone(), since));
         self.begin(Job::Checkpoint {
             state: Box::new(state),
@@ -163,7 +163,7 @@ impl Releases {
     pub fn publish(&mut self, version: PolicyVersion, trainer: &Trainer) -> Result<(), ReleaseError> {
         let (weights, since) = match self.copied.take() {
             Some((copied, weights, since)) if copied == version => (weights, since),
-            _ => (Arc::new(trainer.decoder().copy_to_host()?), Instant::now()),
+            _ => (Arc::new(trainer.master_weights().copy_to_host()?), Instant::now()),
         };
         self.begin(Job::Publish { version, weights, since })
     }

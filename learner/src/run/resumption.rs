@@ -1,5 +1,6 @@
 //! What earlier processes of a run left, read before this one changes anything.
 
+use crate::common::workload::dtype;
 use crate::founding::Founded;
 use crate::intake::admission::AdmissionTally;
 use crate::publishing::checkpoint::{Checkpoint, CheckpointState, Checkpoints};
@@ -122,6 +123,7 @@ fn trainer(founded: &Founded, checkpoint: Option<&Checkpoint>) -> anyhow::Result
         Some(found) => Trainer::resume(model, &found.weights, &found.optimizer, train)?,
         None => Trainer::new(model, &start()?, train)?,
     };
+    let trainer = trainer.publishing(dtype(founded.workload.charter.snapshot_type))?;
     let trainer = trainer.at_temperature(founded.workload.charter.sampling.temperature)?;
     let decoder = trainer.decoder();
     tracing::info!("training on {} in {}", device::name(decoder.device()), decoder.compute());

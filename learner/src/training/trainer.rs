@@ -4,6 +4,7 @@ mod claims;
 mod effort;
 mod gaps;
 pub mod grouping;
+mod master_weights;
 mod rows;
 
 use crate::common::workload::{Workload, WorkloadError};
@@ -20,7 +21,7 @@ use crate::training::sequences;
 use crate::training::sequences::SequenceError;
 use candle_core::{Device, Tensor, Var};
 use echo_policy::model::config::ModelConfig;
-use echo_policy::model::weights::{Weights, expected_tensors};
+use echo_policy::model::weights::{DType, Weights, expected_tensors};
 use echo_policy::training::decoder::{Activations, Decoder, DecoderError, Gradients};
 use echo_policy::training::flops::ScoringWork;
 use echo_protocol::wire::identity::PublicKey;
@@ -30,6 +31,7 @@ use echo_sandbox::task::episode::EpisodeStep;
 use echo_sandbox::task::{Response, TaskError};
 use gaps::Differences;
 use grouping::tags;
+use master_weights::MasterWeights;
 use rows::{ResponseScores, rows, scores};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -46,6 +48,8 @@ pub const MIN_TEMPERATURE: f32 = 0.01;
 /// The policy being trained, with its optimizer and objective.
 pub struct Trainer {
     decoder: Decoder,
+    /// What the optimizer steps on, where that is not the decoder's own weights.
+    masters: Option<MasterWeights>,
     optimizer: AdamW,
     objective: Objective,
     /// The run's first policy, where it is asked for.
@@ -199,6 +203,7 @@ impl Trainer {
         let gradients = Gradients::zeros(&decoder)?;
         Ok(Self {
             decoder,
+            masters: None,
             optimizer,
             objective: train.objective.objective,
             reference: None,
@@ -209,6 +214,20 @@ impl Trainer {
             activations: train.activations,
             precision_weight: train.precision_weight,
         })
+    }
+
+    /// Trains the policy that nodes have: its weights are rounded to `dtype`, the element type of
+    /// snapshots, after each step, and the optimizer goes on with f32 weights of its own. It takes
+    /// 4 bytes a parameter more, but for f32.
+    ///
+    /// # Errors
+    /// When the device cannot hold both.
+    pub fn publishing(self, dtype: DType) -> Result<Self, TrainError> {
+        if dtype == DType::F32 {
+            return Ok(self);
+        }
+        let (masters, decoder) = MasterWeights::keep(self.decoder, dtype)?;
+        Ok(Self { decoder, masters: Some(masters), ..self })
     }
 
     /// Scores at the temperature that responses are drawn at, so that a policy's log-probabilities
@@ -228,7 +247,9 @@ impl Trainer {
     /// ([`Objective::needs_reference`]), or to be told how far the policy is from it, which costs a
     /// scoring pass an update.
     pub fn with_reference(mut self, weights: &Weights) -> Result<Self, TrainError> {
-        let reference = Decoder::trainable(self.decoder.config(), weights, self.decoder.device())?;
+        let dtype = self.masters.as_ref().map_or(DType::F32, MasterWeights::dtype);
+        let weights = weights.to_dtype(dtype);
+        let reference = Decoder::trainable(self.decoder.config(), &weights, self.decoder.device())?;
         let (compute, temperature) = (self.decoder.compute(), self.decoder.temperature());
         self.reference = Some(reference.with_compute(compute).with_temperature(temperature));
         Ok(self)
@@ -239,9 +260,14 @@ impl Trainer {
         self.group_by
     }
 
-    /// The policy as it is now; the optimizer changes it in place.
+    /// The policy as it is now, as nodes get it; a step changes it in place.
     pub fn decoder(&self) -> &Decoder {
         &self.decoder
+    }
+
+    /// What the optimizer steps on: what a checkpoint holds, and snapshots are rounded from.
+    pub fn master_weights(&self) -> &Decoder {
+        self.masters.as_ref().map_or(&self.decoder, MasterWeights::weights)
     }
 
     /// Whether the weights are numbers. If some are not, their sum is not a number either.
@@ -339,7 +365,7 @@ impl Trainer {
         match self.add_gradients(sequences, known, limit, &mut of_step, work) {
             Ok((loss, stats)) => {
                 differences.append(of_step);
-                let step = self.optimizer.step(self.gradients.buffers())?;
+                let step = self.apply()?;
                 let loss = (step.outcome == StepOutcome::Applied).then_some(loss);
                 Ok(UpdateReport::of(loss, stats, step))
             }
@@ -349,6 +375,15 @@ impl Trainer {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Steps on the gradients, and gives the policy the weights that come of it.
+    fn apply(&mut self) -> Result<StepReport, TrainError> {
+        let step = self.optimizer.step(self.gradients.buffers())?;
+        if let (Some(masters), StepOutcome::Applied) = (&self.masters, step.outcome) {
+            masters.round_into(&self.decoder)?;
+        }
+        Ok(step)
     }
 
     /// The gradients of the objective on these responses, and its loss.
@@ -420,7 +455,7 @@ impl Trainer {
                 Ok((slopes.collect(), Vec::new()))
             })?;
         }
-        match self.optimizer.step(self.gradients.buffers())?.outcome {
+        match self.apply()?.outcome {
             StepOutcome::Applied => Ok(loss),
             StepOutcome::Skipped(_) => Err(TrainError::NotFinite),
         }
@@ -446,12 +481,13 @@ impl Trainer {
     }
 }
 
-/// A checkpoint's weights in f32.
+/// A checkpoint's weights, rounded to `dtype`.
 pub fn weights_of(
     config: &ModelConfig,
     checkpoint: &BTreeMap<String, Tensor>,
+    dtype: DType,
 ) -> Result<Weights, TrainError> {
-    Ok(decoder_of(config, checkpoint, &Device::Cpu)?.to_weights(echo_policy::model::weights::DType::F32)?)
+    Ok(decoder_of(config, checkpoint, &Device::Cpu)?.to_weights(dtype)?)
 }
 
 /// The policy whose parameters are `weights`, those of a checkpoint.

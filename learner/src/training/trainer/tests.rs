@@ -250,6 +250,59 @@ async fn a_resumed_trainer_goes_on_bit_for_bit() {
     }
 }
 
+/// Parameters whose bits differ.
+fn differing(one: &Decoder, other: &Decoder) -> usize {
+    let pairs = one.vars().iter().zip(other.vars());
+    let of_pair = |((_, a), (_, b)): (&(String, Var), &(String, Var))| {
+        bits(a.as_tensor()).iter().zip(bits(b.as_tensor())).filter(|(a, b)| **a != *b).count()
+    };
+    pairs.map(of_pair).sum()
+}
+
+#[test]
+fn what_is_trained_is_what_nodes_sample_from() {
+    let (workload, weights) = testing::workload();
+    // So small a rate that most steps are less than half the way to the next number of bf16.
+    let train = TrainSection { schedule: Schedule::constant(1e-6, 0), ..TrainSection::default() };
+    let mut trainer =
+        Trainer::new(&workload.model, &weights, &train).unwrap().publishing(Stored::BF16).unwrap();
+    let start = trainer.master_weights().copy_to_host().unwrap();
+    for counter in 0..3 {
+        let published = trainer.master_weights().to_weights(Stored::BF16).unwrap();
+        let report =
+            trainer.update(&workload, &groups(&workload, &published, 3 * counter..3 * counter + 3)).unwrap();
+        // At lag 0 the log-probs of nodes and trainer are the same, up to the kernels' rounding.
+        assert!(report.gaps.reported.unwrap().mean < 1e-5, "{:?}", report.gaps);
+        let published = trainer.master_weights().to_weights(Stored::BF16).unwrap();
+        let nodes = Decoder::trainable(&workload.model, &published, &Device::Cpu).unwrap();
+        assert_eq!(differing(&nodes, trainer.decoder()), 0, "the policy is the published one");
+    }
+    // What rounding takes from nodes is not lost: the optimizer's weights moved.
+    let rounded = weights.to_dtype(Stored::BF16);
+    let rounded = Decoder::trainable(&workload.model, &rounded, &Device::Cpu).unwrap();
+    let moved = differing(&start, trainer.master_weights());
+    assert!(moved > 10 * differing(&rounded, trainer.decoder()), "{moved} parameters moved");
+}
+
+#[test]
+fn a_trainer_goes_on_from_the_weights_before_they_were_rounded() {
+    let (workload, weights) = testing::workload();
+    let published = |trainer: Trainer| trainer.publishing(Stored::BF16).unwrap();
+    let mut whole = published(Trainer::new(&workload.model, &weights, &section()).unwrap());
+    let batch = groups(&workload, &weights, 0..3);
+    whole.update(&workload, &batch).unwrap();
+    let of = |decoder: &Decoder| -> BTreeMap<String, Tensor> {
+        decoder.vars().iter().map(|(name, var)| (name.clone(), var.as_tensor().copy().unwrap())).collect()
+    };
+    let (masters, state) = (of(whole.master_weights()), whole.optimizer().state().unwrap());
+    let mut resumed = published(Trainer::resume(&workload.model, &masters, &state, &section()).unwrap());
+    for trainer in [&mut whole, &mut resumed] {
+        trainer.update(&workload, &batch).unwrap();
+    }
+    assert_eq!(differing(whole.master_weights(), resumed.master_weights()), 0);
+    assert_eq!(differing(whole.decoder(), resumed.decoder()), 0);
+}
+
 #[test]
 fn micro_batches_add_up_to_the_batch() {
     let (workload, weights) = testing::workload();
