@@ -88,7 +88,7 @@ fuzz_target!(|input: &[u8]| {
 
 /// What stands alone in a frame is read as what stands in none.
 fn check_frame(formula: &str, options: &MathOptions) {
-    let announces = ["boxed", "fbox", "final"].iter().any(|word| formula.to_lowercase().contains(word));
+    let announces = ["boxed", "fbox", "final", "think", "answer"].iter().any(|word| formula.to_lowercase().contains(word));
     if announces || !is_balanced(formula) {
         return;
     }

@@ -84,6 +84,14 @@ fn priority<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<
     Ok(Option::<i32>::deserialize(deserializer)?.filter(|priority| *priority >= 0))
 }
 
+impl MathOptions {
+    /// How the rewards of a run are given: an interval may be answered by the inequality that
+    /// describes it.
+    pub fn of_rewards() -> Self {
+        Self { allow_set_relation_comp: true, ..Self::default() }
+    }
+}
+
 impl Default for MathOptions {
     fn default() -> Self {
         Self {
@@ -101,6 +109,8 @@ impl Default for MathOptions {
 pub struct Parsed {
     value: Option<SharedExpr>,
     text: Option<String>,
+    /// Whether the percent sign may be part of the question, as with GSM8K's numbers.
+    bare: bool,
 }
 
 impl Parsed {
@@ -141,7 +151,7 @@ pub fn latex(formula: &str) -> Parsed {
 
 fn latex_within(formula: &str, budget: &StepBudget) -> Parsed {
     let Some(text) = normalize::normalize(formula) else { return Parsed::default() };
-    Parsed { value: parse::parse(&text, budget), text: Some(text) }
+    Parsed { value: parse::parse(&text, budget), text: Some(text), bare: false }
 }
 
 /// Reads the gold answer of a GSM8K solution: the number after the last `####`. `None` where there is none.
@@ -152,7 +162,8 @@ pub fn gsm8k(answer: &str) -> Option<Parsed> {
 fn gsm8k_within(answer: &str, budget: &StepBudget) -> Option<Parsed> {
     let (_, last) = answer.rsplit_once("####")?;
     let options = MathOptions { match_types: vec![MatchType::Expr], ..MathOptions::default() };
-    Some(extract::extract(last.trim(), &options, budget)).filter(Parsed::is_understood)
+    let found = extract::extract(last.trim(), &options, budget);
+    Some(Parsed { bare: true, ..found }).filter(Parsed::is_understood)
 }
 
 /// Whether the prediction says what the gold answer says, within [`MAX_STEPS`]. The order matters.
@@ -167,7 +178,12 @@ fn verify_within(gold: &Parsed, prediction: &Parsed, options: &MathOptions, budg
     {
         return true;
     }
+    let bare = gold.bare;
     let (Some(gold), Some(prediction)) = (&gold.value, &prediction.value) else { return false };
+    let prediction = match &**prediction {
+        expr::Expr::Percent(number) if bare && !matches!(&**gold, expr::Expr::Percent(_)) => number,
+        _ => prediction,
+    };
     let options = &MathOptions { precision: options.precision.min(MAX_PRECISION), ..options.clone() };
     Comparison { options, budget }.answers(gold, prediction)
 }

@@ -34,6 +34,12 @@ pub(super) enum Vectors {
         /// The cases, in the form of Math-Verify's tests, GSM8K or MATH.
         file: PathBuf,
     },
+    /// Answers that users of answer checkers reported as judged wrongly, one JSON object a line:
+    /// at least 97 % have to earn as a careful teacher would give.
+    Reports {
+        /// The cases: `answer`, `response`, `expected`, and `form` where it is `gsm8k`.
+        file: PathBuf,
+    },
     /// Outputs of programs, judged by testlib's checkers, one JSON object a line.
     Checkers {
         /// A file of cases, one JSON object a line.
@@ -86,6 +92,7 @@ impl Vectors {
             Self::Delta { dir } => return conformance::delta::check(&dir, console),
             Self::Export { python } => return conformance::export::check(&python, console),
             Self::Math { file } => return conformance::sandbox::quick_math(&file, console),
+            Self::Reports { file } => return conformance::sandbox::reports(&file, console),
             Self::Checkers { file } => return conformance::sandbox::checkers(&file, console),
             Self::Holdem { file } => return conformance::sandbox::holdem(&file, console),
             Self::Phh { file } => return conformance::sandbox::phh(&file, console),

@@ -8,9 +8,27 @@ use super::parse::MAX_DEPTH;
 
 /// Reads arithmetic of decimal numbers, `+ - * / ^ **` and parentheses. `None` where it is something else.
 pub(super) fn parse(text: &str) -> Option<SharedExpr> {
+    if let Some(mixed) = mixed(text.trim()) {
+        return Some(mixed);
+    }
     let mut reader = Reader { rest: text.trim(), depth: 0 };
     let sum = reader.sum()?;
     reader.skip().is_empty().then_some(sum)
+}
+
+/// A mixed number: `1 1/4`.
+fn mixed(text: &str) -> Option<SharedExpr> {
+    let text = text.trim_end_matches('.');
+    let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest.trim_start()));
+    let (whole, part) = text.split_once(' ')?;
+    let (over, under) = part.trim_start().split_once('/')?;
+    let natural = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| number::parse(text))?;
+    let (whole, over, under) = (natural(whole)?, natural(over)?, natural(under.trim())?);
+    if over >= under {
+        return None;
+    }
+    let value = number::add(&whole, &(over / under))?;
+    Some(Arc::new(Expr::exact(if negative { -value } else { value })))
 }
 
 struct Reader<'a> {

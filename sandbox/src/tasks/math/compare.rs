@@ -15,6 +15,7 @@ use super::evaluate;
 use super::expr::{Constant, Expr, Relation, RelationKind, SharedExpr, Symbol};
 use super::number;
 use super::scalar::Scalar;
+use num_traits::Zero;
 
 /// How answers are compared, and the steps that this may take.
 #[derive(Clone, Copy)]
@@ -39,12 +40,28 @@ impl Comparison<'_> {
             return false;
         }
         let (mut gold, mut prediction) = (shortened(gold), shortened(prediction));
+        if self.contradicts_itself(&prediction) && gold != prediction {
+            return false;
+        }
         let (asked, given) = (is_equation(&gold), is_equation(&prediction));
         if given && !asked {
+            // y ∈ (5, ∞) does not answer x > 5.
+            if other_name(&prediction, &gold) {
+                return false;
+            }
             prediction = last_side(&prediction);
         } else if is_assignment(&gold) && !given {
+            if other_name(&gold, &prediction) {
+                return false;
+            }
             gold = last_side(&gold);
         }
+        if let (Expr::Measured(_, asked), Expr::Measured(_, given)) = (&*gold, &*prediction)
+            && !compatible(asked, given)
+        {
+            return false;
+        }
+        let (gold, prediction) = (unmeasured(gold), unmeasured(prediction));
         if !gold.relations().is_empty()
             && is_set(&prediction)
             && let Some(same) = region::same(&gold, &prediction, self.budget)
@@ -66,6 +83,12 @@ impl Comparison<'_> {
             _ if !gold.relations().is_empty() && !prediction.relations().is_empty() => {
                 self.relations(gold.relations(), prediction.relations())
             }
+            // A column may be written as a tuple.
+            (Expr::Matrix(column), Expr::Tuple(_) | Expr::Interval(_)) if column.columns == 1 => {
+                self.collections(&Arc::new(Expr::Tuple(column.entries.clone())), &prediction)
+            }
+            // 28 for 28%.
+            (Expr::Percent(gold), Expr::Number(_)) if self.nodes(gold, &prediction, false) => true,
             _ if gold.is_collection() || prediction.is_collection() => self.collections(&gold, &prediction),
             _ => spelled_alike(&gold, &prediction) || self.scalars(&gold, &prediction),
         }
@@ -92,15 +115,44 @@ impl Comparison<'_> {
         if !is_decimal(gold) && !is_decimal(prediction) {
             return None;
         }
-        let places = self.options.precision;
-        let rounded = |expr: &Expr| match evaluate::constant(expr, self.budget)? {
-            Scalar::Exact(exact) => Some(number::scaled(&exact, places)),
-            other => {
-                let real = number::from_f64(other.real()?)?;
-                Some(number::scaled(&real, places))
-            }
+        let value = |expr: &Expr| match evaluate::constant(expr, self.budget)? {
+            Scalar::Exact(exact) => Some((exact, true)),
+            other => Some((number::from_f64(other.real()?)?, false)),
         };
-        Some(rounded(gold)? == rounded(prediction)?)
+        let ((asked, exact), (given, exactly)) = (value(gold)?, value(prediction)?);
+        let places = self.options.precision;
+        // What has few decimals and was written without a point is asked for to the last digit,
+        // and nothing but 0 is 0.
+        let short = !is_decimal(gold) && number::decimals_within(&asked, places);
+        if exact && exactly && (short || asked.is_zero() || given.is_zero()) {
+            return Some(asked == given);
+        }
+        // Of what is tiny so many digits are compared, not decimals.
+        let places = places.saturating_add(number::leading_zeros(&asked));
+        Some(number::scaled(&asked, places) == number::scaled(&given, places))
+    }
+
+    /// Whether a chain of equations says of two numbers that they are the same which nobody would
+    /// take for each other: `5 = 7`.
+    fn contradicts_itself(&self, node: &Expr) -> bool {
+        /// Numbers that differ by less, relative to the larger, may have been rounded.
+        const ROUNDED: f64 = 0.01;
+        if !is_equation(node) {
+            return false;
+        }
+        let relations = node.relations();
+        let sides = relations.iter().map(|relation| &relation.left).chain(relations.last().map(|r| &r.right));
+        let mut known: Option<f64> = None;
+        for side in sides.filter(|side| is_plain_number(side)) {
+            let Some(value) = evaluate::constant(side, self.budget).and_then(|value| value.real()) else {
+                continue;
+            };
+            let first = *known.get_or_insert(value);
+            if (value - first).abs() > ROUNDED * value.abs().max(first.abs()) {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -114,12 +166,14 @@ fn is_decimal(expr: &Expr) -> bool {
 }
 
 /// Texts are variables, and words outside of `\text{}` products of letters: they are the same if
-/// they spell the same.
+/// they spell the same. Words do so in upper and lower case, single letters do not, but for those
+/// of multiple choice.
 fn spelled_alike(gold: &Expr, prediction: &Expr) -> bool {
     let letter = |expr: &Expr| match expr {
-        Expr::Symbol(symbol) => Some(symbol.name.to_lowercase()),
-        // The e of a word is read as the number.
+        Expr::Symbol(symbol) => Some(symbol.name.clone()),
+        // The e and pi of a word are read as the numbers.
         Expr::Constant(Constant::E) => Some("e".to_owned()),
+        Expr::Constant(Constant::Pi) => Some("pi".to_owned()),
         // \text{5}
         Expr::Number(number) if !number.decimal => Some(number.value.to_string()),
         _ => None,
@@ -129,7 +183,60 @@ fn spelled_alike(gold: &Expr, prediction: &Expr) -> bool {
         other => letter(other),
     };
     let symbol = |expr: &Expr| matches!(expr, Expr::Symbol(_));
-    (symbol(gold) || symbol(prediction)) && word(gold).is_some_and(|gold| word(prediction) == Some(gold))
+    let same = |gold: &str, prediction: &str| match (gold.len(), prediction.len()) {
+        (1, 1) => {
+            gold == prediction
+                || (gold.eq_ignore_ascii_case(prediction)
+                    && CHOICES.contains(&gold.to_ascii_uppercase().as_str()))
+        }
+        _ => gold.eq_ignore_ascii_case(prediction),
+    };
+    (symbol(gold) || symbol(prediction))
+        && !named_alike(gold, prediction)
+        && word(gold).is_some_and(|gold| word(prediction).is_some_and(|prediction| same(&gold, &prediction)))
+}
+
+/// The letters of multiple choice; E is left out, as e is a number.
+const CHOICES: [&str; 4] = ["A", "B", "C", "D"];
+
+/// Whether both are one name with a subscript or the like, which has its own case.
+fn named_alike(gold: &Expr, prediction: &Expr) -> bool {
+    let composed = |expr: &Expr| matches!(expr, Expr::Symbol(symbol) if symbol.name.contains(['_', '{']) && gold != prediction);
+    composed(gold) || composed(prediction)
+}
+
+/// Whether all that is said of one value is said of the other: nothing was said in vain.
+fn compatible(asked: &[String], given: &[String]) -> bool {
+    asked.iter().all(|word| given.contains(word)) || given.iter().all(|word| asked.contains(word))
+}
+
+/// A value without what is said of it.
+fn unmeasured(node: SharedExpr) -> SharedExpr {
+    match &*node {
+        Expr::Measured(inner, _) => inner.clone(),
+        _ => node,
+    }
+}
+
+/// Whether `named` says of what unknown it speaks, and `about`, an inequality, is about another.
+fn other_name(named: &Expr, about: &Expr) -> bool {
+    let [first, ..] = named.relations() else { return false };
+    let Expr::Symbol(_) = &*first.left else { return false };
+    if about.relations().is_empty() || is_equation(about) {
+        return false;
+    }
+    let symbols = about.symbols();
+    symbols.len() == 1 && first.left.symbols() != symbols
+}
+
+/// Whether nothing but numbers stands here, without percent signs and unknown functions.
+fn is_plain_number(expr: &Expr) -> bool {
+    match expr {
+        Expr::Symbol(_) | Expr::Call(..) | Expr::Percent(_) | Expr::Fold(_) | Expr::Measured(..) => false,
+        Expr::Constant(constant) => *constant != Constant::Infinity,
+        _ if expr.is_collection() => false,
+        _ => expr.children().into_iter().all(|child| is_plain_number(child)),
+    }
 }
 
 fn is_set(expr: &Expr) -> bool {

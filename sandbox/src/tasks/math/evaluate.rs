@@ -5,8 +5,6 @@ mod matrix;
 
 use std::collections::BTreeMap;
 
-use num_complex::Complex64;
-
 use self::matrix::Grid;
 use super::budget::StepBudget;
 use super::expr::{Constant, Expr, Fold, SharedExpr, Symbol};
@@ -39,6 +37,7 @@ pub(crate) fn evaluate(expression: &Expr, variables: &VariableValues, budget: &S
             Some(Value::Scalar(Scalar::Exact(number.value.clone())))
         }
         Expr::Symbol(symbol) => variables.get(symbol).cloned().map(Value::Scalar),
+        Expr::Measured(inner, _) => value(inner),
         Expr::Constant(constant) => constant_value(*constant).map(Value::Scalar),
         Expr::Add(terms) => combine(terms, value, |left, right| left.add(right, budget)),
         Expr::Multiply(factors) => combine(factors, value, |left, right| left.multiply(right, budget)),
@@ -90,7 +89,6 @@ fn constant_value(constant: Constant) -> Option<Scalar> {
     match constant {
         Constant::Pi => Scalar::float(std::f64::consts::PI),
         Constant::E => Scalar::float(std::f64::consts::E),
-        Constant::ImaginaryUnit => Scalar::complex(Complex64::I),
         Constant::Infinity => Some(Scalar::Infinite { negative: false }),
     }
 }

@@ -28,8 +28,12 @@ pub(crate) enum Expr {
     Fold(Fold),
     Matrix(Matrix),
     Tuple(Vec<SharedExpr>),
-    /// A finite set in the order in which it was written, repetitions included.
+    /// A finite set in braces, in the order in which it was written, repetitions included.
     Set(Vec<SharedExpr>),
+    /// Several answers that nothing encloses: a set, and a tuple where one is asked for.
+    List(Vec<SharedExpr>),
+    /// A value and the words of its unit, or what else is said of it: `10\text{ miles north}`.
+    Measured(SharedExpr, Vec<String>),
     Interval(RealInterval),
     Combine(SetOperation, SharedExpr, SharedExpr),
     Domain(Domain),
@@ -58,7 +62,6 @@ pub(crate) struct Symbol {
 pub(crate) enum Constant {
     Pi,
     E,
-    ImaginaryUnit,
     Infinity,
 }
 
@@ -267,10 +270,12 @@ impl Expr {
     pub(crate) fn children(&self) -> Vec<&SharedExpr> {
         match self {
             Self::Number(_) | Self::Symbol(_) | Self::Constant(_) | Self::Domain(_) => Vec::new(),
-            Self::Add(all) | Self::Multiply(all) | Self::Tuple(all) | Self::Set(all) => all.iter().collect(),
+            Self::Add(all) | Self::Multiply(all) | Self::Tuple(all) | Self::Set(all) | Self::List(all) => {
+                all.iter().collect()
+            }
             Self::Apply(_, all) | Self::Call(_, all) => all.iter().collect(),
             Self::Power(left, right) | Self::Combine(_, left, right) => vec![left, right],
-            Self::Percent(inner) | Self::Not(inner) => vec![inner],
+            Self::Percent(inner) | Self::Not(inner) | Self::Measured(inner, _) => vec![inner],
             Self::Fold(fold) => vec![&fold.variable, &fold.from, &fold.to, &fold.body],
             Self::Matrix(matrix) => matrix.entries.iter().collect(),
             Self::Interval(interval) => vec![&interval.from, &interval.to],
@@ -327,6 +332,8 @@ impl Expr {
             }
             Self::Tuple(members) => Self::Tuple(all(members)),
             Self::Set(members) => Self::Set(all(members)),
+            Self::List(members) => Self::List(all(members)),
+            Self::Measured(inner, words) => Self::Measured(inner.renamed(names), words.clone()),
             Self::Interval(interval) => Self::Interval(RealInterval {
                 from: interval.from.renamed(names),
                 to: interval.to.renamed(names),
@@ -353,7 +360,12 @@ impl Expr {
     pub(crate) fn is_collection(&self) -> bool {
         matches!(
             self,
-            Self::Tuple(_) | Self::Set(_) | Self::Interval(_) | Self::Combine(..) | Self::Domain(_)
+            Self::Tuple(_)
+                | Self::Set(_)
+                | Self::List(_)
+                | Self::Interval(_)
+                | Self::Combine(..)
+                | Self::Domain(_)
         )
     }
 }

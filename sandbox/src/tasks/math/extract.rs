@@ -7,12 +7,14 @@
 mod choice;
 mod environment;
 mod number;
+mod phrase;
 
 use std::sync::Arc;
 
 use super::budget::StepBudget;
 use super::expr::{Expr, SharedExpr};
 use super::normalize::boxed::{self, CountedFrames};
+use super::normalize::characters;
 use super::{MatchType, MathOptions, Parsed, normalize, parse};
 
 /// Only so much of the end of a text is looked at, in bytes.
@@ -37,6 +39,8 @@ const AFTER_FINAL_ANSWER: usize = 100;
 /// The certainties, from high to low; smaller numbers count first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anchor {
+    /// Behind `####`, as the solutions of GSM8K.
+    Marked,
     /// "final answer is ... I hope"
     Hoped,
     /// "final answer ... is"
@@ -51,8 +55,9 @@ enum Anchor {
     Anywhere,
 }
 
-const ANCHORS: [(Anchor, i32); 6] = [
+const ANCHORS: [(Anchor, i32); 7] = [
     (Anchor::Hoped, 0),
+    (Anchor::Marked, 25),
     (Anchor::Final, 50),
     (Anchor::Colon, 100),
     (Anchor::Answer, 200),
@@ -77,8 +82,14 @@ enum Found<'a> {
     Number {
         integer: &'a str,
         decimals: &'a str,
+        /// A power of ten: `1.5e3`, "5 million".
+        exponent: i32,
         percent: bool,
     },
+    /// What an announcement says without delimiters: a word, or a term with letters.
+    Phrase(&'a str),
+    /// A time or a range: announced, but no single number.
+    Unclear(&'a str),
     /// A term of digits and signs of arithmetic.
     Arithmetic(&'a str),
     Choice(char),
@@ -92,7 +103,8 @@ struct Formula<'a> {
 
 /// Finds and reads the answer of a text.
 pub(super) fn extract(text: &str, options: &MathOptions, budget: &StepBudget) -> Parsed {
-    let text = tail(text);
+    let Some(text) = said(text) else { return Parsed::default() };
+    let text = &characters::plain(tail(text));
     let mut parsed = Parsed::default();
     let mut tried = 0;
     let mut priorities: Vec<i32> = ANCHORS.iter().map(|(_, priority)| *priority).collect();
@@ -109,6 +121,9 @@ pub(super) fn extract(text: &str, options: &MathOptions, budget: &StepBudget) ->
                 return parsed;
             }
             let (value, text) = read(&found.found, budget);
+            if let Found::Unclear(_) = found.found {
+                return Parsed { text: Some(text), ..Parsed::default() };
+            }
             if parsed.text.is_none() && !text.is_empty() {
                 parsed.text = Some(text);
             }
@@ -119,6 +134,29 @@ pub(super) fn extract(text: &str, options: &MathOptions, budget: &StepBudget) ->
         }
     }
     parsed
+}
+
+/// What a text says in the end: behind the thinking, within the last `<answer>`. Thinking that
+/// never ends says nothing.
+fn said(text: &str) -> Option<&str> {
+    const THINKING: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
+    let mut said = text;
+    for (open, close) in THINKING {
+        if let Some(end) = said.rfind(close) {
+            said = &said[end + close.len()..];
+        }
+        if said.contains(open) {
+            return None;
+        }
+    }
+    if let Some(start) = said.rfind("<answer>") {
+        let answer = &said[start + "<answer>".len()..];
+        let (answer, after) = answer.split_once("</answer>").unwrap_or((answer, ""));
+        if !answer.trim().is_empty() && !after.contains("\\boxed") {
+            return Some(answer);
+        }
+    }
+    Some(said)
 }
 
 fn tail(text: &str) -> &str {
@@ -135,7 +173,10 @@ fn matches<'a>(text: &'a str, priority: i32, options: &MathOptions) -> Vec<Match
         for (anchor, _) in ANCHORS.iter().filter(|(_, of)| *of == priority) {
             match kind {
                 MatchType::Latex => environment::matches(text, *anchor, &mut all),
-                MatchType::Expr => number::matches(text, *anchor, &mut all),
+                MatchType::Expr => {
+                    number::matches(text, *anchor, &mut all);
+                    phrase::matches(text, *anchor, &mut all);
+                }
                 MatchType::String => choice::matches(text, *anchor, &mut all),
             }
         }
@@ -154,20 +195,31 @@ fn read(found: &Found<'_>, budget: &StepBudget) -> (Option<SharedExpr>, String) 
             Some(formula) => (parse::parse(&formula, budget), formula),
             None => (None, String::new()),
         },
-        Found::Number { integer, decimals, percent } => {
+        Found::Number { integer, decimals, exponent, percent } => {
             let integer: String = integer.chars().filter(|c| !matches!(c, ',' | ' ')).collect();
             let integer = integer.trim_start_matches('0');
             let integer = if integer.is_empty() { "0" } else { integer };
-            let text = format!("{integer}{}", decimals.replace(',', "."));
+            let mut text = format!("{integer}{}", decimals.replace(',', "."));
+            if *exponent != 0 {
+                text.push_str(&format!("E{exponent}"));
+            }
             let number = super::number::parse(&text)
                 .map(|value| Expr::Number(super::expr::Number { value, decimal: !decimals.is_empty() }));
             let value = number.map(|number| match percent {
                 true => Arc::new(Expr::Percent(Arc::new(number))),
                 false => Arc::new(number),
             });
+            if *percent {
+                text.push_str("\\%");
+            }
             (value, text)
         }
         Found::Arithmetic(text) => (super::arithmetic::parse(text), (*text).to_owned()),
+        Found::Phrase(text) => match normalized(text, CountedFrames::Last, budget) {
+            Some(formula) => (parse::parse(&formula, budget), formula),
+            None => (None, String::new()),
+        },
+        Found::Unclear(text) => (None, (*text).to_owned()),
         Found::Choice(letter) => {
             let text = letter.to_string();
             (None, text.to_lowercase())
@@ -203,15 +255,33 @@ fn read_formulas(formulas: &[Formula<'_>], budget: &StepBudget) -> (Option<Share
         && let Some(all) = values.iter().cloned().collect::<Option<Vec<_>>>()
     {
         let elements = all.iter().flat_map(|value| match &**value {
-            Expr::Set(elements) => elements.clone(),
+            Expr::Set(elements) | Expr::List(elements) => elements.clone(),
             _ => vec![value.clone()],
         });
-        return (Some(Arc::new(Expr::Set(elements.collect()))), texts.join(" and "));
+        return (Some(Arc::new(Expr::List(elements.collect()))), texts.join(" and "));
     }
     match (values.into_iter().next(), texts.into_iter().next()) {
         (Some(value), Some(text)) => (value, text),
         _ => (None, String::new()),
     }
+}
+
+/// The parts of a text in brackets with words in them, as in `42 eggs (see step 1)`: asides.
+fn asides(text: &str) -> Vec<(usize, usize)> {
+    let (mut found, mut open) = (Vec::new(), None);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => open = Some(at),
+            b'\n' => open = None,
+            b')' => {
+                let inside =
+                    open.take().filter(|open| text[*open..at].contains(|c: char| c.is_ascii_alphabetic()));
+                found.extend(inside.map(|open| (open, at)));
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Where `word` begins in `text`, in upper or lower case.

@@ -29,7 +29,7 @@ pub(crate) fn equals_with(answer: &Parsed, more: i64, options: &MathOptions) -> 
     if !number.same(&number)? || number.approx()?.value.norm() > MAX_MOVED {
         return None;
     }
-    let moved = Parsed { value: Some(moved), text: None };
+    let moved = Parsed { value: Some(moved), text: None, bare: false };
     let equal = verify_within(answer, &moved, options, &budget);
     (budget.left() > 0).then_some(equal)
 }

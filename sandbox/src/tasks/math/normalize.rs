@@ -1,8 +1,10 @@
 //! What is done to a formula before it is parsed: notations that mean the same are made the same,
-//! units and decoration go, and arguments without braces get them.
+//! decoration goes, units are marked, and arguments without braces get them.
 
 mod arguments;
 pub(crate) mod boxed;
+pub(crate) mod characters;
+mod decoration;
 mod units;
 
 use super::token::MAX_FORMULA_BYTES;
@@ -12,11 +14,58 @@ pub(crate) fn normalize(formula: &str) -> Option<String> {
     if formula.len() > MAX_FORMULA_BYTES {
         return None;
     }
-    let plain = rewrite(formula, removal);
+    let plain = decoration::strip(&characters::spell_out(formula));
+    let plain = rewrite(&plain, removal);
+    let plain = if is_inequality(&plain) { rewrite(&plain, alternative) } else { plain };
     let plain = rewrite(&plain, synonym).replace(['\n', '\t'], " ");
     let plain = if plain.contains("matrix") { plain } else { rewrite(&plain, doubled_backslash) };
-    let plain = units::strip(&plain);
-    Some(arguments::brace(&plain).trim().to_owned())
+    let plain = decoration::without_trail(decoration::without_lead(&plain));
+    let plain = units::mark(described(plain).unwrap_or(plain));
+    let plain = arguments::brace(decoration::without_trail(&plain));
+    Some(ungrouped(plain.trim()).to_owned())
+}
+
+/// Whether the formula compares sizes.
+fn is_inequality(formula: &str) -> bool {
+    const SIGNS: &[&str] = &["<", ">", "\\lt", "\\gt", "\\le", "\\ge", "\\ne", "≤", "≥", "≠"];
+    SIGNS.iter().any(|sign| formula.contains(sign))
+}
+
+/// Between inequalities "or" joins what they describe.
+fn alternative(place: &Place<'_>) -> Option<(usize, &'static str)> {
+    const JOINT: &str = " \\lor ";
+    if let Some(length) = place.starts(&["\\vee"]) {
+        return Some((length, JOINT));
+    }
+    if place.rest.starts_with("\\text")
+        && let Some(length) = place.braced("\\text".len(), &["or"])
+    {
+        return Some((length, JOINT));
+    }
+    let word = place.rest.strip_prefix("or")?;
+    let letter = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic());
+    (!letter(place.before) && place.before != Some('\\') && !letter(word.chars().next()))
+        .then_some((2, JOINT))
+}
+
+/// The condition of `\{x \mid x > 5\}`.
+fn described(formula: &str) -> Option<&str> {
+    let inner = formula.trim().strip_prefix("\\{")?.strip_suffix("\\}")?;
+    let (name, condition) = ["\\mid", "\\colon", ":", "|"].iter().find_map(|bar| inner.split_once(bar))?;
+    let name = name.trim();
+    let name = name.split_once("\\in").map_or(name, |(name, domain)| {
+        if matches!(domain.trim(), "\\mathbb{R}" | "ℝ") { name.trim() } else { "" }
+    });
+    let single = name.len() == 1 && name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    (single && is_inequality(condition)).then_some(condition)
+}
+
+/// Without braces around all of it.
+fn ungrouped(formula: &str) -> &str {
+    match enclosed(formula, b'{', b'}') {
+        Some(inner) if formula.starts_with('{') && inner.len() + 2 == formula.len() => inner.trim(),
+        _ => formula,
+    }
 }
 
 /// At a place of a text: how many bytes to replace there, and by what.
@@ -84,6 +133,12 @@ fn removal(place: &Place<'_>) -> Option<(usize, &'static str)> {
     if let Some(length) = place.starts(&["\\mathrm{d}", "{\\rm d}"]) {
         return Some((length, "d"));
     }
+    // 5^{\text{th}}, after a digit.
+    if place.before.is_some_and(|c| c.is_ascii_digit())
+        && let Some(length) = ordinal(place.rest)
+    {
+        return Some((length, ""));
+    }
     if let Some(length) = place.starts(&["\\mathrm{th}", "\\displaystyle", "\\$", "$"]) {
         return Some((length, ""));
     }
@@ -105,12 +160,84 @@ fn removal(place: &Place<'_>) -> Option<(usize, &'static str)> {
     (place.before != Some('\\') && place.rest.starts_with(['"', '\''])).then_some((1, ""))
 }
 
+/// The length of the ending of an ordinal number, set high.
+fn ordinal(text: &str) -> Option<usize> {
+    let high = text.strip_prefix('^')?.trim_start();
+    let (high, braced) = high.strip_prefix('{').map_or((high, false), |inner| (inner.trim_start(), true));
+    let upright = ["\\text{", "\\mathrm{", "\\textrm{", "\\rm "].iter().find_map(|command| {
+        let inner = high.strip_prefix(command)?.trim_start();
+        let after = ["th", "st", "nd", "rd"].iter().find_map(|ending| inner.strip_prefix(ending))?;
+        if command.ends_with('{') { after.trim_start().strip_prefix('}') } else { Some(after) }
+    });
+    // Not set as text, the others are products.
+    let after = upright.or_else(|| high.strip_prefix("th").filter(|_| braced))?;
+    let after = if braced { after.trim_start().strip_prefix('}')? } else { after };
+    Some(text.len() - after.len())
+}
+
+/// A large number's name after a digit: the length of what it replaces, and its power of ten.
+fn magnitude(place: &Place<'_>) -> Option<(usize, &'static str)> {
+    if !place.before.is_some_and(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    let word = place.rest.trim_start();
+    let text = word.strip_prefix("\\text{").map(str::trim_start);
+    // As text, what follows the name stays in it.
+    let powers = match text {
+        Some(_) => MAGNITUDES.map(|(name, _, power)| (name, power)),
+        None => MAGNITUDES.map(|(name, power, _)| (name, power)),
+    };
+    powers.into_iter().find_map(|(name, power)| {
+        let after = text.unwrap_or(word).strip_prefix(name)?;
+        let ends = !after.starts_with(|c: char| c.is_ascii_alphabetic());
+        ends.then_some((place.rest.len() - after.len(), power))
+    })
+}
+
+const MAGNITUDES: [(&str, &str, &str); 5] = [
+    ("hundred", " \\cdot 10^{2}", " \\cdot 10^{2}\\text{"),
+    ("thousand", " \\cdot 10^{3}", " \\cdot 10^{3}\\text{"),
+    ("million", " \\cdot 10^{6}", " \\cdot 10^{6}\\text{"),
+    ("billion", " \\cdot 10^{9}", " \\cdot 10^{9}\\text{"),
+    ("trillion", " \\cdot 10^{12}", " \\cdot 10^{12}\\text{"),
+];
+
+/// Names that programs write without a backslash.
+const FUNCTIONS: &[(&str, &str)] = &[
+    ("exp", "\\exp"),
+    ("ln", "\\ln"),
+    ("log", "\\log"),
+    ("sin", "\\sin"),
+    ("cos", "\\cos"),
+    ("tan", "\\tan"),
+    ("arcsin", "\\arcsin"),
+    ("arccos", "\\arccos"),
+    ("arctan", "\\arctan"),
+];
+
 /// Notations for the same thing.
 fn synonym(place: &Place<'_>) -> Option<(usize, &'static str)> {
     const LISTED: &[&str] = &["and", "or"];
     // Longer words first.
     const PERCENT: &[&str] = &["percentage", "percent", "pct"];
     let letter = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic());
+    if let Some(replaced) = magnitude(place) {
+        return Some(replaced);
+    }
+    // Whole words only, and no commands.
+    if !letter(place.before) && place.before != Some('\\') {
+        let ends = |length: usize| !letter(place.rest[length..].chars().next());
+        if let Some(length) = place.starts(&["infinity", "inf"]).filter(|length| ends(*length)) {
+            return Some((length, "\\infty "));
+        }
+        if place.rest.starts_with("pi") && ends(2) {
+            return Some((2, "\\pi "));
+        }
+        let called = |name: &str| place.rest.strip_prefix(name).is_some_and(|rest| rest.starts_with('('));
+        if let Some((name, command)) = FUNCTIONS.iter().find(|(name, _)| called(name)) {
+            return Some((name.len(), command));
+        }
+    }
     if let Some(length) = place.starts(&["\\mathrm", "\\mathit", "\\mathbf"]) {
         return Some((length, "\\text"));
     }
@@ -123,7 +250,8 @@ fn synonym(place: &Place<'_>) -> Option<(usize, &'static str)> {
     // The dot after one space, or at the beginning of a group, starts a decimal.
     if place.space > 0
         && let Some(space) = place.rest.chars().next()
-        && place.rest[space.len_utf8()..].starts_with('.')
+        && let Some(decimals) = place.rest[space.len_utf8()..].strip_prefix('.')
+        && decimals.starts_with(|c: char| c.is_ascii_digit())
     {
         return Some((space.len_utf8() + 1, " 0."));
     }
@@ -157,12 +285,6 @@ fn synonym(place: &Place<'_>) -> Option<(usize, &'static str)> {
     {
         return Some((1 + space.len_utf8(), " "));
     }
-    if place.rest.starts_with("infinity") {
-        return Some(("infinity".len(), "\\infty"));
-    }
-    if listed.starts_with("\\ldots") && from == comma {
-        return Some((comma + "\\ldots".len(), " "));
-    }
     for word in PERCENT {
         if let Some(length) = place.spaced(word) {
             return Some((length, "\\%"));
@@ -173,15 +295,13 @@ fn synonym(place: &Place<'_>) -> Option<(usize, &'static str)> {
             return Some((length, "\\%"));
         }
     }
-    if place.before != Some('\\') && place.rest.starts_with("inf") {
-        return Some(("inf".len(), "\\infty"));
-    }
     place.rest.starts_with(" sqrt").then_some((" sqrt".len(), "\\sqrt"))
 }
 
 /// The length of `\text{word}`.
 fn enclosed_word(text: &str, word: &str) -> Option<usize> {
-    let after = text.strip_prefix("\\text{")?.strip_prefix(word)?.strip_prefix('}')?;
+    let after =
+        text.strip_prefix("\\text{")?.trim_start().strip_prefix(word)?.trim_start().strip_prefix('}')?;
     Some(text.len() - after.len())
 }
 
@@ -221,10 +341,13 @@ mod tests {
         assert_eq!(of("11,\\! 111"), "11,111");
         assert_eq!(of("6 \\text{ and } 8"), "6, 8");
         assert_eq!(of("1 or 2"), "1, 2");
-        assert_eq!(of("1 and more"), "1,");
+        assert_eq!(of("1 and more"), "1, more");
         assert_eq!(of("x{,}y"), "x,y");
         assert_eq!(of("28 percentage"), "28\\%");
         assert_eq!(of("-infinity"), "-\\infty");
+        assert_eq!(of("infinitely many"), "infinitely many");
+        assert_eq!(of("x<3 or x>5"), "x<3  \\lor  x>5");
+        assert_eq!(of("\\{x \\mid x > 5\\}"), "x > 5");
         assert_eq!(of("\\infty"), "\\infty");
         assert_eq!(of("\\\\frac{1}{2}"), "\\frac{1}{2}");
         assert_eq!(of("\\begin{pmatrix}a\\\\b\\end{pmatrix}"), "\\begin{pmatrix}a\\\\b\\end{pmatrix}");

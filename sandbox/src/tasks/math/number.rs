@@ -58,6 +58,18 @@ pub(crate) fn parse(text: &str) -> Option<Rational> {
     Some(if negative { -value } else { value })
 }
 
+/// Reads `1.2\overline{36}`, whose last digits repeat for ever.
+pub(crate) fn parse_repeating(text: &str) -> Option<Rational> {
+    let (plain, period) = text.split_once('\\')?;
+    let period = period.split_once('{')?.1.strip_suffix('}')?;
+    let (_, fraction) = plain.split_once('.')?;
+    // A period of n digits is so many ninths, n of them: 0.36… = 36/99.
+    let written = parse(plain.trim_end_matches('.'))?;
+    let nines = add(&power(&integer(10), period.len() as i64)?, &integer(-1))?;
+    let shift = power(&integer(10), -(fraction.len() as i64))?;
+    add(&written, &multiply(&multiply(&parse(period)?, &power(&nines, -1)?)?, &shift)?)
+}
+
 /// `left · right`, unless it would be too large.
 pub(crate) fn multiply(left: &Rational, right: &Rational) -> Option<Rational> {
     (bits(left) + bits(right) <= MAX_NUMBER_BITS).then(|| left * right)
@@ -104,6 +116,20 @@ pub(crate) fn scaled(number: &Rational, places: u32) -> BigInt {
     let odd = below.to_integer().bit(0);
     let up = rest > half || (rest == half && odd);
     below.to_integer() + BigInt::from(u8::from(up))
+}
+
+/// Whether `number` is written out with at most `places` decimals.
+pub(crate) fn decimals_within(number: &Rational, places: u32) -> bool {
+    (number * Rational::from_integer(BigInt::from(10).pow(places))).is_integer()
+}
+
+/// About how many zeros follow the decimal point before the first digit of a number below one: one
+/// more or less is of no account.
+pub(crate) fn leading_zeros(number: &Rational) -> u32 {
+    // log₁₀ 2, in hundred thousandths.
+    const DIGITS_PER_BIT: u64 = 30_103;
+    let below = number.denom().bits().saturating_sub(number.numer().bits());
+    u32::try_from(below * DIGITS_PER_BIT / 100_000).unwrap_or(u32::MAX)
 }
 
 /// `number!` of a small natural number.

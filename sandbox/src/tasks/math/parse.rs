@@ -29,6 +29,9 @@ use super::token::{self, Pair, Token, TokenKind};
 /// The deepest nesting of groups, signs and functions, and the longest row of powers.
 pub const MAX_DEPTH: u32 = 48;
 
+/// The longest word that is read where it is not set as text.
+const MAX_WORD_BYTES: usize = 32;
+
 /// Reads a formula; where it is a chain of equations that cannot be read as a whole, its last part.
 /// `None` where it is no formula.
 pub(crate) fn parse(formula: &str, budget: &StepBudget) -> Option<SharedExpr> {
@@ -36,6 +39,9 @@ pub(crate) fn parse(formula: &str, budget: &StepBudget) -> Option<SharedExpr> {
 }
 
 fn parse_whole(formula: &str, budget: &StepBudget) -> Option<SharedExpr> {
+    if let Some(word) = bare_word(formula) {
+        return Some(word);
+    }
     let tokens = token::tokens(formula)?;
     budget.charge(tokens.len() as u32)?;
     let mut parser =
@@ -50,6 +56,18 @@ fn parse_whole(formula: &str, budget: &StepBudget) -> Option<SharedExpr> {
     parser.whole(Parser::set_relation)
 }
 
+/// A word that was not set as text: otherwise it would be a product of letters, in any order. In
+/// a product a letter that comes twice is written as a power, and long ones are rare.
+fn bare_word(formula: &str) -> Option<SharedExpr> {
+    const LONG: usize = 5;
+    const SHORT: usize = 3;
+    let word = formula.trim();
+    let letters = word.len() >= SHORT && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let repeated = || word.bytes().enumerate().any(|(at, byte)| word.as_bytes()[..at].contains(&byte));
+    (letters && word.len() <= MAX_WORD_BYTES && (word.len() >= LONG || repeated()))
+        .then(|| symbol::text(word))
+}
+
 /// The part after the last `=` of several, where no comma or semicolon says that there are several answers.
 fn last_equation(formula: &str) -> Option<&str> {
     if formula.contains([',', ';']) {
@@ -62,23 +80,30 @@ fn last_equation(formula: &str) -> Option<&str> {
     (splits.len() >= 2).then(|| &formula[splits[splits.len() - 1] + 1..])
 }
 
-/// A number with commas between thousands: `7,425,000` or `-1,000.5`.
+/// A number with commas or spaces between thousands: `7,425,000`, `7 425 000` or `-1,000.5`.
 fn thousands(formula: &str) -> Option<SharedExpr> {
     let text = formula.trim();
+    // What is said of the number stays with it.
+    if let Some((number, words)) = text.strip_suffix('}').and_then(|text| text.split_once(token::UNIT)) {
+        let words = words.split_whitespace().map(str::to_owned).collect();
+        return thousands(number).map(|number| Arc::new(Expr::Measured(number, words)));
+    }
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').map_or((unsigned, None), |(a, b)| (a, Some(b)));
     let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let mut groups = whole.split(',');
+    let mark = if whole.contains(',') { ',' } else { ' ' };
+    let mut groups = whole.split(mark);
     let grouped = groups.next().is_some_and(|first| all_digits(first) && first.len() <= 3)
-        && whole.contains(',')
+        && whole.contains(mark)
         && groups.all(|group| all_digits(group) && group.len() == 3)
         && fraction.is_none_or(all_digits);
     if !grouped {
         return None;
     }
     // 0,111 is a decimal.
-    let decimal = text.starts_with('0') || fraction.is_some();
-    let plain = if text.starts_with('0') { text.replace(',', ".") } else { text.replace(',', "") };
+    let comma = text.starts_with('0') && mark == ',';
+    let plain = if comma { text.replace(mark, ".") } else { text.replace(mark, "") };
+    let decimal = comma || fraction.is_some();
     let value = number::parse(&plain)?;
     Some(Arc::new(Expr::Number(super::expr::Number { value, decimal })))
 }
@@ -98,7 +123,9 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn whole(&mut self, rule: impl FnOnce(&mut Self) -> Option<SharedExpr>) -> Option<SharedExpr> {
         self.at = 0;
-        rule(self).filter(|_| self.at == self.tokens.len())
+        let answer = rule(self)?;
+        let answer = self.with_unit(answer)?;
+        (self.at == self.tokens.len()).then_some(answer)
     }
 
     fn peek(&self) -> Option<TokenKind> {

@@ -133,7 +133,7 @@ impl Task for MathProblems {
 
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError> {
         let Some(answer) = response.answer() else { return Ok(Verdict::wrong(Miss::Cut)) };
-        let options = MathOptions::default();
+        let options = MathOptions::of_rewards();
         let said = extract(answer, &options);
         Ok(if verify(&self.rows.pick(seed).gold, &said, &options) {
             Verdict::right()

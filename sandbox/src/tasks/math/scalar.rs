@@ -55,6 +55,11 @@ impl Scalar {
         Approx::checked(value, 0.0)
     }
 
+    /// The imaginary unit.
+    pub(crate) fn imaginary_unit() -> Self {
+        Self::Approx(Approx { value: Complex64::I, error: 0.0 })
+    }
+
     /// As floats; an infinity has none.
     pub(crate) fn approx(&self) -> Option<Approx> {
         match self {

@@ -7,6 +7,9 @@ use super::expr::{Domain, Function, RelationKind};
 /// The longest formula that is read, in bytes.
 pub const MAX_FORMULA_BYTES: usize = 2048;
 
+/// How the words of a unit begin in a normalized formula.
+pub(crate) const UNIT: &str = "\\unit{";
+
 /// One token and the text it was made of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Token<'a> {
@@ -104,6 +107,12 @@ pub(crate) enum TokenKind {
     Letter,
     Accent,
     Number,
+    /// A decimal whose last digits repeat for ever: `0.\overline{36}`.
+    Repeating,
+    /// The words that stand behind a value, `\unit{cm}`.
+    Unit,
+    /// "or" between inequalities, `\lor`.
+    Either,
     ENotation,
     Percent,
     Infinity,
@@ -149,8 +158,16 @@ pub(crate) fn tokens(formula: &str) -> Option<Vec<Token<'_>>> {
 
 /// The longest token at the start of `rest`; of two that are equally long, the one of the table.
 fn longest(rest: &str) -> Option<(TokenKind, usize)> {
-    let found =
-        [table::find(rest), number(rest), differential(rest), accent(rest), array(rest), letter(rest)];
+    let found = [
+        table::find(rest),
+        number(rest),
+        repeating(rest),
+        unit(rest),
+        differential(rest),
+        accent(rest),
+        array(rest),
+        letter(rest),
+    ];
     let mut best: Option<(TokenKind, usize)> = None;
     for (kind, length) in found.into_iter().flatten() {
         if best.is_none_or(|(_, longest)| length > longest) {
@@ -176,6 +193,12 @@ fn number(rest: &str) -> Option<(TokenKind, usize)> {
         return None;
     }
     let after = &rest[length..];
+    // 3e8, but not 2e-1, which is twice e less one.
+    if let Some(exponent) = after.strip_prefix('e')
+        && digits(exponent) > 0
+    {
+        return Some((TokenKind::ENotation, length + 1 + digits(exponent)));
+    }
     if let Some(exponent) = after.strip_prefix('E') {
         let sign = usize::from(exponent.starts_with(['+', '-']));
         if digits(&exponent[sign..]) > 0 {
@@ -189,6 +212,23 @@ fn number(rest: &str) -> Option<(TokenKind, usize)> {
         }
     }
     Some((TokenKind::Number, length))
+}
+
+/// `0.\overline{36}`, `1.2\bar{3}`.
+fn repeating(rest: &str) -> Option<(TokenKind, usize)> {
+    let whole = digits(rest);
+    let point = rest[whole..].strip_prefix('.').filter(|_| whole > 0)?;
+    let period = &point[digits(point)..];
+    let inner = ["\\overline{", "\\bar{"].iter().find_map(|command| period.strip_prefix(command))?;
+    let after = inner[digits(inner)..].strip_prefix('}').filter(|_| digits(inner) > 0)?;
+    Some((TokenKind::Repeating, rest.len() - after.len()))
+}
+
+/// `\unit{...}`, without braces in it.
+fn unit(rest: &str) -> Option<(TokenKind, usize)> {
+    let inner = rest.strip_prefix(UNIT)?;
+    let length = inner.find(['{', '}'])?;
+    inner[length..].starts_with('}').then_some((TokenKind::Unit, UNIT.len() + length + 1))
 }
 
 /// `dx`, `d x`, `d\theta`.

@@ -5,12 +5,26 @@
 //! and a `solution` that frames it. Of the last two the gold answer must be found in the solution
 //! and be equal to itself.
 
+pub mod reports;
+
 use std::path::Path;
 
 use serde::Deserialize;
 
 use super::{MathOptions, Parsed, extract, gsm8k, latex, verify};
 use crate::conformance::{CaseOutcome, VectorAgreement, VectorReadError, check_lines};
+
+/// Cases of the reference's own tests where the reference is wrong: gold, prediction, and why. There
+/// we say the opposite.
+const REFERENCE_ERRORS: &[(&str, &str, &str)] = &[
+    (
+        "$x = 11$",
+        "$x = 5+5+1 = 7 =11$",
+        "the chain says that 7 is 11: whoever writes that has not shown what x is",
+    ),
+    ("$x = 1/3$", "$x = 5+5+1 = 1/3 \\approx 11$", "the chain says that 11 is a third"),
+    ("$10/9$", "Answer $ \\frac{1}{2} \\$ = \\frac{10}{9} $", "the equation says that a half is 10/9"),
+];
 
 /// One recorded judgement, in one of three forms.
 #[derive(Deserialize)]
@@ -64,7 +78,10 @@ pub fn check(line: &[u8]) -> CaseOutcome {
 impl Recorded {
     fn compare(&self) -> Result<(), String> {
         let (gold_text, prediction_text, expected, options) = match self {
-            Self::Pair { gold, pred, expected, opts } => (gold, pred, *expected, opts.clone()),
+            Self::Pair { gold, pred, expected, opts } => {
+                let wrong = REFERENCE_ERRORS.iter().any(|(g, p, _)| g == gold && p == pred);
+                (gold, pred, *expected != wrong, opts.clone())
+            }
             Self::Math { solution, answer } => (answer, solution, true, MathOptions::default()),
             Self::Gsm8k { answer } => (answer, answer, true, MathOptions::default()),
         };

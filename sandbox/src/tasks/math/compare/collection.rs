@@ -2,12 +2,20 @@
 
 use std::sync::Arc;
 
-use super::super::expr::{Expr, RealInterval, SharedExpr};
+use super::super::expr::{Expr, RealInterval, SetOperation, SharedExpr};
 use super::{Comparison, is_set, region};
 
 impl Comparison<'_> {
     pub(super) fn collections(&self, gold: &SharedExpr, prediction: &SharedExpr) -> bool {
-        let (gold, prediction) = (collection(gold), collection(prediction));
+        let (gold, mut prediction) = (collection(gold), collection(prediction));
+        if let (Expr::Combine(SetOperation::Union, first, _), Expr::List(all)) = (&*gold, &*prediction)
+            && is_relational(first)
+            && all.iter().all(|member| !member.relations().is_empty())
+        {
+            // x < 3, x > 5 for x < 3 or x > 5.
+            let union = |left, right| Arc::new(Expr::Combine(SetOperation::Union, left, right));
+            prediction = all.iter().cloned().reduce(union).unwrap_or_else(|| prediction.clone());
+        }
         if let (Expr::Interval(gold), Expr::Interval(prediction)) = (&*gold, &*prediction) {
             return gold.from_open == prediction.from_open
                 && gold.to_open == prediction.to_open
@@ -35,24 +43,28 @@ impl Comparison<'_> {
     /// The members of a finite set or tuple; an open interval may have been meant as a pair.
     fn members<'n>(&self, node: &'n Expr) -> Option<Members<'n>> {
         match node {
-            Expr::Set(members) => Some(Members { all: members.iter().collect(), ordered: false }),
-            Expr::Tuple(members) => Some(Members { all: members.iter().collect(), ordered: true }),
+            Expr::Set(members) => Some(Members { all: members.iter().collect(), kind: Kind::Set }),
+            Expr::List(members) => Some(Members { all: members.iter().collect(), kind: Kind::List }),
+            Expr::Tuple(members) => Some(Members { all: members.iter().collect(), kind: Kind::Tuple }),
             Expr::Interval(RealInterval { from, to, from_open: true, to_open: true }) => {
-                Some(Members { all: vec![from, to], ordered: true })
+                Some(Members { all: vec![from, to], kind: Kind::Tuple })
             }
             _ => None,
         }
     }
 
-    /// Compares members one by one. A gold set has no order; a gold tuple wants its order, of a
-    /// set the written one.
+    /// Compares members one by one. A set has no order and a tuple has one: neither is the other.
+    /// A list is either, as a tuple in the order in which it is written.
     fn same_members(&self, gold: &Members<'_>, prediction: &Members<'_>) -> bool {
-        if gold.ordered {
+        if let (Kind::Tuple, Kind::Set) | (Kind::Set, Kind::Tuple) = (gold.kind, prediction.kind) {
+            return false;
+        }
+        if gold.kind == Kind::Tuple || prediction.kind == Kind::Tuple {
             return gold.all.len() == prediction.all.len()
                 && gold.all.iter().zip(&prediction.all).all(|(gold, given)| self.nodes(gold, given, false));
         }
         let gold = distinct(&gold.all);
-        let mut left = if prediction.ordered { prediction.all.clone() } else { distinct(&prediction.all) };
+        let mut left = distinct(&prediction.all);
         gold.len() == left.len()
             && gold.iter().all(|gold| {
                 let at = left.iter().position(|given| self.nodes(gold, given, false));
@@ -61,9 +73,27 @@ impl Comparison<'_> {
     }
 }
 
+/// Whether this is an inequality, or several that are joined by "or".
+fn is_relational(node: &Expr) -> bool {
+    match node {
+        Expr::Combine(_, left, _) => is_relational(left),
+        other => !other.relations().is_empty(),
+    }
+}
+
 struct Members<'n> {
     all: Vec<&'n SharedExpr>,
-    ordered: bool,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// In braces.
+    Set,
+    /// In parentheses.
+    Tuple,
+    /// With nothing around it.
+    List,
 }
 
 /// What is no collection is taken for the set of itself.

@@ -27,9 +27,25 @@ pub(super) fn same(gold: &Expr, prediction: &Expr, budget: &StepBudget) -> bool 
     symbols.extend(prediction.symbols());
     symbols.sort();
     symbols.dedup();
+    // Where there is no other unknown, i is the imaginary unit.
+    if let [Symbol { name }] = symbols.as_slice()
+        && name == "i"
+    {
+        let unit = VariableValues::from([(symbols[0].clone(), Scalar::imaginary_unit())]);
+        let values = [gold, prediction].map(|side| evaluate(side, &unit, budget));
+        if let [Some(gold), Some(prediction)] = values
+            && same_values(&gold, &prediction) == Some(true)
+        {
+            return true;
+        }
+    }
     agree(&symbols, budget, |point| {
         let (gold, prediction) = (evaluate(gold, point, budget)?, evaluate(prediction, point, budget)?);
-        same_values(&gold, &prediction)
+        match same_values(&gold, &prediction) {
+            // Of an unknown whose roots are meant to be real, such a point says nothing.
+            Some(false) if is_unreal(&gold) && is_unreal(&prediction) => None,
+            same => same,
+        }
     })
 }
 
@@ -61,6 +77,11 @@ pub(super) fn agree(
         }
     }
     false
+}
+
+/// Whether this is a number that is not real.
+fn is_unreal(value: &Value) -> bool {
+    matches!(value, Value::Scalar(scalar) if scalar.real().is_none())
 }
 
 fn same_values(gold: &Value, prediction: &Value) -> Option<bool> {

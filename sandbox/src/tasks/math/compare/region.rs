@@ -25,16 +25,20 @@ const HALVINGS: u32 = 80;
 
 /// Whether two sets, or a set and what inequalities in one variable describe, have
 /// the same members. `None` where that cannot be told, as of sets that are not made
-/// of intervals and numbers.
+/// of intervals and numbers. Inequalities in two variables describe nothing together.
 pub(super) fn same(left: &Expr, right: &Expr, budget: &StepBudget) -> Option<bool> {
     let regions = [Region::new(left, budget)?, Region::new(right, budget)?];
+    if let [Some(left), Some(right)] = [&regions[0].variable, &regions[1].variable]
+        && !left.is(right)
+    {
+        return Some(false);
+    }
     let mut ends = Vec::new();
     // What is written down is exact: it comes before what is looked for.
-    for region in regions.iter().filter(|region| matches!(region, Region::Set(..))) {
-        region.ends(&mut ends)?;
-    }
-    for region in regions.iter().filter(|region| matches!(region, Region::Relations(..))) {
-        region.ends(&mut ends)?;
+    for written in [true, false] {
+        for region in &regions {
+            region.ends(region.set, written, &mut ends)?;
+        }
     }
     ends.sort_by(f64::total_cmp);
     ends.dedup_by(|a, b| near(*a, *b));
@@ -45,7 +49,7 @@ pub(super) fn same(left: &Expr, right: &Expr, budget: &StepBudget) -> Option<boo
         _ => points.push(0.0),
     }
     for point in points {
-        if regions[0].contains(point)? != regions[1].contains(point)? {
+        if regions[0].contains(regions[0].set, point)? != regions[1].contains(regions[1].set, point)? {
             return Some(false);
         }
     }
@@ -56,9 +60,12 @@ fn near(a: f64, b: f64) -> bool {
     a == b || ((a - b).is_finite() && (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(1.0))
 }
 
-enum Region<'a> {
-    Set(&'a Expr, &'a StepBudget),
-    Relations(&'a [Relation], Variable<'a>, &'a StepBudget),
+/// A set, in which inequalities may stand for the numbers of which they hold.
+struct Region<'a> {
+    set: &'a Expr,
+    /// What the inequalities are about, if there are any.
+    variable: Option<Variable<'a>>,
+    budget: &'a StepBudget,
 }
 
 /// What inequalities are about: a variable, or the value of an unknown function.
@@ -67,108 +74,133 @@ enum Variable<'a> {
     Call(&'a SharedExpr),
 }
 
-impl<'a> Region<'a> {
-    fn new(expr: &'a Expr, budget: &'a StepBudget) -> Option<Self> {
-        let relations = expr.relations();
-        if relations.is_empty() {
-            return Some(Self::Set(expr, budget));
+impl Variable<'_> {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Symbol(left), Self::Symbol(right)) => left == right,
+            (Self::Call(left), Self::Call(right)) => left == right,
+            _ => false,
         }
-        let sides = relations.iter().flat_map(|relation| [&relation.left, &relation.right]);
-        if let Some(call) = sides.into_iter().find(|side| matches!(&***side, Expr::Call(..))) {
-            return Some(Self::Relations(relations, Variable::Call(call), budget));
-        }
-        let mut symbols = expr.symbols();
-        let variable = symbols.pop().filter(|_| symbols.is_empty())?;
-        Some(Self::Relations(relations, Variable::Symbol(variable), budget))
     }
+}
 
-    /// Adds the points where this may begin or end.
-    fn ends(&self, ends: &mut Vec<f64>) -> Option<()> {
-        match self {
-            Self::Set(set, budget) => set_ends(set, budget, ends),
-            Self::Relations(relations, variable, budget) => {
-                for relation in *relations {
-                    budget.charge(1)?;
-                    roots(|x| sides(relation, variable, x, budget), ends);
-                }
-                Some(())
+/// The inequalities in a set.
+fn inequalities<'a>(set: &'a Expr, all: &mut Vec<&'a Relation>) {
+    match set {
+        Expr::Combine(_, left, right) => {
+            inequalities(left, all);
+            inequalities(right, all);
+        }
+        other => all.extend(other.relations()),
+    }
+}
+
+impl<'a> Region<'a> {
+    fn new(set: &'a Expr, budget: &'a StepBudget) -> Option<Self> {
+        let mut relations = Vec::new();
+        inequalities(set, &mut relations);
+        if relations.is_empty() {
+            return Some(Self { set, variable: None, budget });
+        }
+        let sides = || relations.iter().flat_map(|relation| [&relation.left, &relation.right]);
+        if let Some(call) = sides().find(|side| matches!(&***side, Expr::Call(..))) {
+            return Some(Self { set, variable: Some(Variable::Call(call)), budget });
+        }
+        let mut symbols: Vec<Symbol> = Vec::new();
+        for symbol in sides().flat_map(|side| side.symbols()) {
+            if !symbols.contains(&symbol) {
+                symbols.push(symbol);
             }
         }
+        let variable = symbols.pop().filter(|_| symbols.is_empty())?;
+        Some(Self { set, variable: Some(Variable::Symbol(variable)), budget })
     }
 
-    fn contains(&self, x: f64) -> Option<bool> {
-        match self {
-            Self::Set(set, budget) => set_contains(set, x, budget),
-            Self::Relations(relations, variable, budget) => {
-                relations.iter().try_fold(true, |all, relation| {
-                    // Where a side has no value, nothing holds; without a budget nobody knows.
-                    budget.charge(1)?;
-                    let holds = sides(relation, variable, x, budget).is_some_and(|(left, right)| {
-                        let same = near(left, right);
-                        match relation.kind {
-                            RelationKind::Equal => same,
-                            RelationKind::Unequal => !same,
-                            RelationKind::Less => left < right && !same,
-                            RelationKind::LessEqual => left < right || same,
-                            RelationKind::Greater => left > right && !same,
-                            RelationKind::GreaterEqual => left > right || same,
-                        }
-                    });
-                    Some(all && holds)
+    /// Adds the points where `set` may begin or end: those that are `written` down, or those that
+    /// have to be looked for.
+    fn ends(&self, set: &Expr, written: bool, ends: &mut Vec<f64>) -> Option<()> {
+        let relations = set.relations();
+        if let (Some(variable), false) = (&self.variable, relations.is_empty()) {
+            for relation in relations.iter().filter(|_| !written) {
+                self.budget.charge(1)?;
+                roots(|x| sides(relation, variable, x, self.budget), ends);
+            }
+            return Some(());
+        }
+        let mut push = |node: &SharedExpr| {
+            if !written {
+                return Some(());
+            }
+            let end = evaluate::constant(node, self.budget)?.real()?;
+            if end.is_finite() {
+                ends.push(end);
+            }
+            Some(())
+        };
+        match set {
+            Expr::Interval(interval) => {
+                push(&interval.from)?;
+                push(&interval.to)
+            }
+            Expr::Set(members) | Expr::List(members) => members.iter().try_for_each(push),
+            Expr::Combine(_, left, right) => {
+                self.ends(left, written, ends)?;
+                self.ends(right, written, ends)
+            }
+            Expr::Domain(Domain::Reals | Domain::Empty) => Some(()),
+            _ => None,
+        }
+    }
+
+    fn contains(&self, set: &Expr, x: f64) -> Option<bool> {
+        self.budget.charge(1)?;
+        let relations = set.relations();
+        if let (Some(variable), false) = (&self.variable, relations.is_empty()) {
+            return relations.iter().try_fold(true, |all, relation| {
+                // Where a side has no value, nothing holds; without a budget nobody knows.
+                self.budget.charge(1)?;
+                Some(all && holds(relation, variable, x, self.budget))
+            });
+        }
+        let value = |node: &SharedExpr| evaluate::constant(node, self.budget)?.real();
+        match set {
+            Expr::Interval(RealInterval { from, to, from_open, to_open }) => {
+                let (from, to) = (value(from)?, value(to)?);
+                let after = if near(x, from) { !from_open } else { x > from };
+                let before = if near(x, to) { !to_open } else { x < to };
+                Some(after && before)
+            }
+            Expr::Set(members) | Expr::List(members) => {
+                members.iter().try_fold(false, |any, member| Some(any || near(x, value(member)?)))
+            }
+            Expr::Combine(operation, left, right) => {
+                let (left, right) = (self.contains(left, x)?, self.contains(right, x)?);
+                Some(match operation {
+                    SetOperation::Union => left || right,
+                    SetOperation::Intersection => left && right,
+                    SetOperation::Difference => left && !right,
                 })
             }
+            Expr::Domain(Domain::Reals) => Some(true),
+            Expr::Domain(Domain::Empty) => Some(false),
+            _ => None,
         }
     }
 }
 
-fn set_ends(set: &Expr, budget: &StepBudget, ends: &mut Vec<f64>) -> Option<()> {
-    let mut push = |node: &SharedExpr| {
-        let end = evaluate::constant(node, budget)?.real()?;
-        if end.is_finite() {
-            ends.push(end);
+/// Whether a relation holds at `x`; where a side has no value, it does not.
+fn holds(relation: &Relation, variable: &Variable<'_>, x: f64, budget: &StepBudget) -> bool {
+    sides(relation, variable, x, budget).is_some_and(|(left, right)| {
+        let same = near(left, right);
+        match relation.kind {
+            RelationKind::Equal => same,
+            RelationKind::Unequal => !same,
+            RelationKind::Less => left < right && !same,
+            RelationKind::LessEqual => left < right || same,
+            RelationKind::Greater => left > right && !same,
+            RelationKind::GreaterEqual => left > right || same,
         }
-        Some(())
-    };
-    match set {
-        Expr::Interval(interval) => {
-            push(&interval.from)?;
-            push(&interval.to)
-        }
-        Expr::Set(members) => members.iter().try_for_each(push),
-        Expr::Combine(_, left, right) => {
-            set_ends(left, budget, ends)?;
-            set_ends(right, budget, ends)
-        }
-        Expr::Domain(Domain::Reals | Domain::Empty) => Some(()),
-        _ => None,
-    }
-}
-
-fn set_contains(set: &Expr, x: f64, budget: &StepBudget) -> Option<bool> {
-    budget.charge(1)?;
-    let value = |node: &SharedExpr| evaluate::constant(node, budget)?.real();
-    match set {
-        Expr::Interval(RealInterval { from, to, from_open, to_open }) => {
-            let (from, to) = (value(from)?, value(to)?);
-            let after = if near(x, from) { !from_open } else { x > from };
-            let before = if near(x, to) { !to_open } else { x < to };
-            Some(after && before)
-        }
-        Expr::Set(members) => {
-            members.iter().try_fold(false, |any, member| Some(any || near(x, value(member)?)))
-        }
-        Expr::Combine(operation, left, right) => {
-            let (left, right) = (set_contains(left, x, budget)?, set_contains(right, x, budget)?);
-            Some(match operation {
-                SetOperation::Union => left || right,
-                SetOperation::Intersection => left && right,
-                SetOperation::Difference => left && !right,
-            })
-        }
-        Expr::Domain(Domain::Reals) => Some(true),
-        Expr::Domain(Domain::Empty) => Some(false),
-        _ => None,
-    }
+    })
 }
 
 /// The values of both sides at `x`.

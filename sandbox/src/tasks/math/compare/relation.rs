@@ -25,6 +25,9 @@ impl Comparison<'_> {
 
     fn single(&self, gold: &Relation, prediction: &Relation) -> bool {
         let same_kind = gold.kind == prediction.kind;
+        if conflicting(&gold.left, &prediction.left) || conflicting(&gold.right, &prediction.right) {
+            return false;
+        }
         if same_kind
             && self.nodes(&gold.left, &prediction.left, false)
             && self.nodes(&gold.right, &prediction.right, false)
@@ -93,6 +96,14 @@ impl Comparison<'_> {
         }
         let step = one.multiply(&slope.power(&Scalar::integer(-1))?)?;
         Scalar::integer(1).add(&step.negate()?)
+    }
+}
+
+/// Whether two values are of different units.
+fn conflicting(gold: &Expr, prediction: &Expr) -> bool {
+    match (gold, prediction) {
+        (Expr::Measured(_, gold), Expr::Measured(_, prediction)) => !super::compatible(gold, prediction),
+        _ => false,
     }
 }
 

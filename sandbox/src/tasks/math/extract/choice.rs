@@ -17,6 +17,7 @@ pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>
         Anchor::Final => announced(text, "final answer", |at| after_is(text, at, false), bare, all),
         Anchor::Colon => announced(text, "answer:", |at| within(text, at, AFTER_ANSWER, false), word, all),
         Anchor::Answer => announced(text, "answer", |at| within(text, at, AFTER_ANSWER, false), word, all),
+        Anchor::Marked => {}
         Anchor::Start => all.extend(word_at(text, 0).map(|(found, end)| Match { start: 0, end, found })),
         Anchor::Anywhere => {
             let mut at = 0;

@@ -30,7 +30,7 @@ pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>
         Anchor::Final => announced(text, "final answer", |at| after_is(text, at, true), target, all),
         Anchor::Colon => announced(text, "answer:", |at| within(text, at, AFTER_ANSWER, true), target, all),
         Anchor::Answer => announced(text, "answer", |at| within(text, at, AFTER_ANSWER, true), target, all),
-        Anchor::Start => {}
+        Anchor::Marked | Anchor::Start => {}
         Anchor::Anywhere => everywhere(text, target, all),
     }
 }

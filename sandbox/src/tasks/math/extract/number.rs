@@ -1,8 +1,8 @@
 //! Numbers and arithmetic without any delimiters.
 
 use super::{
-    AFTER_ANSWER, AFTER_FINAL_ANSWER, Anchor, Found, Match, after_colon, after_is, announced, everywhere,
-    hoped, within,
+    AFTER_ANSWER, AFTER_FINAL_ANSWER, Anchor, Found, Match, after_colon, after_is, announced, asides,
+    everywhere, hoped, within,
 };
 
 /// The longest arithmetic that is looked at, in bytes.
@@ -14,6 +14,7 @@ const CURRENCIES: &str = "$€£¥₹₽₪₩₫฿₡₢₣₤₥₦₧₨₭�
 pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>>) {
     let either = |at| arithmetic(text, at).or_else(|| number(text, at));
     match anchor {
+        Anchor::Marked => all.extend(marked(text)),
         Anchor::Hoped => {
             let target = |at| either(at).filter(|(_, end)| hoped(text, *end));
             announced(text, "final answer is", |at| after_colon(text, at), target, all);
@@ -23,8 +24,19 @@ pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>
         Anchor::Answer => announced(text, "answer", |at| gaps(text, at), |at| unequated(text, at), all),
         Anchor::Start => {}
         Anchor::Anywhere => {
-            everywhere(text, |at| arithmetic(text, at), all);
-            everywhere(text, |at| number(text, at), all);
+            let mut found = Vec::new();
+            everywhere(text, |at| arithmetic(text, at), &mut found);
+            everywhere(text, |at| number(text, at), &mut found);
+            // What is said in brackets counts where nothing else does.
+            let asides = asides(text);
+            let aside = |found: &Match<'_>| {
+                let next = asides.partition_point(|(_, close)| *close < found.start);
+                asides.get(next).is_some_and(|(open, _)| *open < found.start)
+            };
+            if !found.iter().all(aside) {
+                found.retain(|found| !aside(found));
+            }
+            all.append(&mut found);
         }
     }
 }
@@ -49,11 +61,33 @@ fn unequated(text: &str, at: usize) -> Option<(Found<'_>, usize)> {
         .or_else(|| number(text, at).filter(|(_, end)| free(*end)))
 }
 
-/// What must stand before a number: the beginning of the text, white space or an equals sign, and stars.
+/// The number behind the last `####` of which nothing but its unit follows in the line.
+fn marked(text: &str) -> Option<Match<'_>> {
+    const MARK: &str = "####";
+    /// So many words may follow.
+    const MAX_WORDS: usize = 2;
+    let start = text.rfind(MARK)?;
+    let from = start + MARK.len();
+    let at = text.len() - text[from..].trim_start_matches([' ', '*']).len();
+    let line = text[at..].find('\n').map_or(text.len(), |end| at + end);
+    let at = at.checked_sub(1).filter(|at| text.is_char_boundary(*at))?;
+    let (found, end) = arithmetic(text, at).filter(|(_, end)| *end <= line).or_else(|| number(text, at))?;
+    let rest = text.get(end..line)?.trim().trim_end_matches(['.', '*']);
+    let mut words = rest.split_whitespace();
+    let plain = words.clone().count() <= MAX_WORDS && words.all(|word| word.chars().all(char::is_lowercase));
+    (plain && !rest.starts_with(|c: char| c.is_ascii_digit())).then_some(Match { start, end, found })
+}
+
+/// What may stand before a number beside white space.
+const OPENING: &str = "=:([\"'`*_>≈~→#“‘\\";
+
+/// What must stand before a number: the beginning of the text, white space or a sign, and stars.
 fn prefix(text: &str, at: usize) -> Vec<usize> {
     let mut starts = Vec::new();
     if let Some(c) = text[at..].chars().next()
-        && (c.is_whitespace() || c == '=')
+        && (c.is_whitespace() || OPENING.contains(c))
+        // 3:30 and a[2] are no numbers 30 and 2.
+        && (c.is_whitespace() || c == '=' || c == '*' || !text[..at].ends_with(char::is_alphanumeric) || (c == ':' && text[..at].ends_with(char::is_alphabetic)))
     {
         starts.push(at + c.len_utf8());
     }
@@ -98,7 +132,18 @@ fn arithmetic(text: &str, at: usize) -> Option<(Found<'_>, usize)> {
 }
 
 fn finish(rest: &str, start: usize, best: Option<(usize, usize)>) -> Option<(Found<'_>, usize)> {
-    best.map(|(end, suffix)| (Found::Arithmetic(&rest[..end]), start + end + suffix))
+    best.map(|(end, suffix)| {
+        let written = rest[..end].trim();
+        let found = if is_range(written) { Found::Unclear(written) } else { Found::Arithmetic(&rest[..end]) };
+        (found, start + end + suffix)
+    })
+}
+
+/// `5-7`: from five to seven.
+fn is_range(written: &str) -> bool {
+    let number =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    written.split_once('-').is_some_and(|(from, to)| number(from) && number(to))
 }
 
 fn is_operator(c: char) -> bool {
@@ -124,8 +169,30 @@ fn number(text: &str, at: usize) -> Option<(Found<'_>, usize)> {
     prefix(text, at).into_iter().find_map(|start| {
         let currency =
             text[start..].chars().next().filter(|c| CURRENCIES.contains(*c)).map_or(0, char::len_utf8);
-        [start + currency, start].into_iter().find_map(|from| written(text, from))
+        [start + currency, start]
+            .into_iter()
+            .find_map(|from| signed(text, from).or_else(|| written(text, from)))
     })
+}
+
+/// `+5`, and `- 5` behind "is" or a colon.
+fn signed(text: &str, from: usize) -> Option<(Found<'_>, usize)> {
+    let rest = &text[from..];
+    if let Some(after) = rest.strip_prefix('+') {
+        return after
+            .starts_with(|c: char| c.is_ascii_digit() || c == '.')
+            .then(|| written(text, from + 1))?;
+    }
+    let spaced = rest.strip_prefix("- ").filter(|after| after.starts_with(|c: char| c.is_ascii_digit()));
+    let before = text[..from].trim_end_matches(' ');
+    let announced = before.ends_with([':', '=', '#']) || before.to_lowercase().ends_with(" is");
+    if spaced.is_none() || !announced {
+        return None;
+    }
+    let (found, end) = written(text, from + 2)?;
+    // It has no sign of its own: it gets the one before it.
+    Some((Found::Arithmetic(&text[from..end]), end))
+        .filter(|_| matches!(found, Found::Number { percent: false, exponent: 0, .. }))
 }
 
 /// `1,234.5`, `1234.5` or `1234,5`, `.5`, `1234`, and a percent sign.
@@ -161,15 +228,51 @@ fn written(text: &str, from: usize) -> Option<(Found<'_>, usize)> {
     if length == 0 {
         return None;
     }
-    const PERCENT: [&str; 7] = ["%", "percentage", "Percentage", "percent", "Percent", "pct", "Pct"];
+    let mut length = length;
+    let (written_integer, written_decimals) = (&rest[..integer], &rest[integer..length]);
+    let mut exponent = 0_i32;
+    if let Some((power, more)) = scientific(&rest[length..]).or_else(|| magnitude(&rest[length..])) {
+        exponent = power;
+        length += more;
+    }
+    // 3:30 is a time.
+    if let Some(minutes) = rest[length..].strip_prefix(':')
+        && minutes.starts_with(|c: char| c.is_ascii_digit())
+    {
+        let more = 1 + minutes.bytes().take_while(u8::is_ascii_digit).count();
+        return Some((Found::Unclear(&rest[..length + more]), from + length + more));
+    }
+    const PERCENT: [&str; 8] = ["%", "\\%", "percentage", "Percentage", "percent", "Percent", "pct", "Pct"];
     let after = from + length;
     let space = text[after..].len() - text[after..].trim_start().len();
     let percent = PERCENT.iter().find(|sign| text[after + space..].starts_with(**sign));
     let end = after + percent.map_or(0, |sign| space + sign.len());
     let found = Found::Number {
-        integer: &rest[..integer],
-        decimals: &rest[integer..length],
+        integer: written_integer,
+        decimals: written_decimals,
+        exponent,
         percent: percent.is_some(),
     };
     Some((found, end))
+}
+
+/// The power of ten in `e3` or `E-3`, and its length.
+fn scientific(rest: &str) -> Option<(i32, usize)> {
+    let power = rest.strip_prefix(['e', 'E'])?;
+    let sign = usize::from(power.starts_with(['+', '-']));
+    let digits = power[sign..].bytes().take_while(u8::is_ascii_digit).count();
+    let ends = !power[sign + digits..].starts_with(|c: char| c.is_alphanumeric());
+    let exponent = power[..sign + digits].parse().ok()?;
+    (digits > 0 && ends).then_some((exponent, 1 + sign + digits))
+}
+
+/// The power of ten in "million" and the like, and its length with the space before it.
+fn magnitude(rest: &str) -> Option<(i32, usize)> {
+    const MAGNITUDES: [(&str, i32); 5] =
+        [("hundred", 2), ("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12)];
+    let word = rest.trim_start_matches([' ', '-']);
+    let (name, power) = MAGNITUDES.iter().find(|(name, _)| {
+        word.strip_prefix(*name).is_some_and(|after| !after.starts_with(|c: char| c.is_ascii_alphabetic()))
+    })?;
+    Some((*power, rest.len() - word.len() + name.len()))
 }

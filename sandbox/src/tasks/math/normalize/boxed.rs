@@ -17,6 +17,47 @@ const ADJACENT: usize = 10;
 /// As are those with a comma, `;`, "and" or "or" between them that are fewer than this many bytes apart.
 const LISTED: usize = 70;
 
+/// With so many more words between them at most.
+const MAX_OTHERS: usize = 3;
+
+/// Words that say that an earlier frame does not count, or that a later one follows from it.
+const CORRECTING: &[&str] = &[
+    "no",
+    "not",
+    "nope",
+    "wrong",
+    "incorrect",
+    "wait",
+    "actually",
+    "but",
+    "instead",
+    "correct",
+    "corrected",
+    "correction",
+    "mistake",
+    "error",
+    "sorry",
+    "rather",
+    "should",
+    "hmm",
+    "is",
+    "was",
+    "so",
+    "then",
+    "thus",
+    "hence",
+    "therefore",
+    "now",
+    "finally",
+    "check",
+    "checking",
+    "giving",
+    "gives",
+    "right",
+    "it",
+    "let",
+];
+
 /// The most frames that are joined.
 const MAX_FRAMES: usize = 64;
 
@@ -60,14 +101,50 @@ pub(crate) fn contents(text: &str, frames: CountedFrames) -> String {
     found.join(",")
 }
 
+/// Whether two frames are parts of one answer, by what stands between them: little, or a comma or
+/// "and" with a few more words, none of which takes the first frame back.
 fn belongs(between: &str, repeated: bool) -> bool {
-    let separated = ["and", "or", ",", ";"].iter().any(|separator| between.contains(separator));
-    between.len() < ADJACENT || (!repeated && between.len() < LISTED && separated)
+    let sentence_ends = between.char_indices().any(|(at, c)| {
+        matches!(c, '.' | '!' | '?' | ':') && !between[at + 1..].starts_with(|c: char| c.is_ascii_digit())
+    });
+    if between.len() >= LISTED || between.contains("\n\n") || sentence_ends {
+        return false;
+    }
+    let plain = between.replace("\\text", " ").replace("\\quad", " ").replace("\\qquad", " ");
+    let words = plain.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let (mut joined, mut others) = (plain.contains([',', ';']), 0);
+    for word in words {
+        let word = word.to_lowercase();
+        match word.as_str() {
+            "and" | "or" => joined = true,
+            _ if CORRECTING.contains(&word.as_str()) => return false,
+            _ => others += 1,
+        }
+    }
+    (between.len() < ADJACENT && others == 0) || (!repeated && joined && others <= MAX_OTHERS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_that_is_taken_back_does_not_count() {
+        for between in [
+            ". No, it is ",
+            " is wrong, ",
+            "\n\n",
+            ", no, ",
+            ", wait, it is ",
+            " for the left hand side gives ",
+        ] {
+            assert_eq!(
+                contents(&format!("\\boxed{{4}}{between}\\boxed{{7}}"), CountedFrames::Last),
+                "7",
+                "{between}"
+            );
+        }
+    }
 
     #[test]
     fn frames_are_joined_where_they_belong_together() {

@@ -203,7 +203,7 @@ impl Parser<'_> {
     }
 
     fn number(&self, text: &str) -> Option<SharedExpr> {
-        let value = number::parse(text)?;
+        let value = number::parse(&text.replace('e', "E"))?;
         self.budget.charge_words(number::words(&value))?;
         Some(Arc::new(Expr::Number(Number { value, decimal: text.contains(['.', 'E']) })))
     }
@@ -215,9 +215,18 @@ impl Parser<'_> {
             TokenKind::Number => {
                 let text = self.next()?.text;
                 let number = self.number(text)?;
-                // The base of a numeral is not looked at.
-                self.attempt(Self::subscript);
-                Some(number)
+                // The digits of a numeral are compared, and the bases where both sides name one.
+                let base = self.attempt(Self::subscript).map(|base| format!("base{}", numeral_base(&base)));
+                Some(match base {
+                    Some(base) => Arc::new(Expr::Measured(number, vec![base])),
+                    None => number,
+                })
+            }
+            TokenKind::Repeating => {
+                let text = self.next()?.text;
+                let value = number::parse_repeating(text)?;
+                self.budget.charge_words(number::words(&value))?;
+                Some(Arc::new(Expr::exact(value)))
             }
             TokenKind::ENotation => {
                 let text = self.next()?.text;
@@ -234,7 +243,7 @@ impl Parser<'_> {
             }
             TokenKind::LetterE => {
                 self.next()?;
-                Some(super::symbol::named("e".into()))
+                Some(super::symbol::named("E".into()))
             }
             TokenKind::Differential => {
                 let text = self.next()?.text;
@@ -244,6 +253,12 @@ impl Parser<'_> {
             _ => None,
         }
     }
+}
+
+/// `8` for `8`, `\text{eight}` and `{eight}`.
+fn numeral_base(subscript: &str) -> String {
+    let word = subscript.trim_start_matches("\\text").trim_matches(['{', '}', ' ']).to_lowercase();
+    super::symbol::number_word(&word).map_or(word, |base| base.to_string())
 }
 
 fn grouped(pair: Pair, inner: SharedExpr) -> Option<SharedExpr> {

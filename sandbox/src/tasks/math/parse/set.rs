@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::evaluate;
 use super::super::expr::{Domain, Expr, RealInterval, Relation, RelationKind, SetOperation, SharedExpr};
-use super::super::token::{Pair, TokenKind};
+use super::super::token::{Pair, TokenKind, UNIT};
 use super::Parser;
 
 impl Parser<'_> {
@@ -150,7 +150,8 @@ impl Parser<'_> {
     }
 
     fn tuple(&mut self) -> Option<SharedExpr> {
-        let TokenKind::Open(pair @ (Pair::Paren | Pair::ParenVisual | Pair::Bracket)) = self.next()?.kind
+        let TokenKind::Open(pair @ (Pair::Paren | Pair::ParenVisual | Pair::Bracket | Pair::Angle)) =
+            self.next()?.kind
         else {
             return None;
         };
@@ -169,6 +170,8 @@ impl Parser<'_> {
         match (boxed, pair) {
             (true, Pair::Brace) => Some(elements_to_answer(rows)),
             (true, _) => None,
+            // Braces that only group.
+            (false, Pair::Brace) => Some(Arc::new(Expr::List(rows.concat()))),
             (false, _) => Some(Arc::new(Expr::Set(rows.concat()))),
         }
     }
@@ -183,8 +186,21 @@ impl Parser<'_> {
 
     fn row(&mut self, relations: bool) -> Option<Vec<SharedExpr>> {
         let mut row = self.element(relations)?;
-        while self.eat(TokenKind::Comma).is_some() {
+        let mut either = false;
+        loop {
+            if self.eat(TokenKind::Either).is_some() {
+                either = true;
+            } else if self.eat(TokenKind::Comma).is_none() {
+                break;
+            }
             row.extend(self.element(relations)?);
+        }
+        if either && row.iter().all(|element| !element.relations().is_empty()) {
+            // The nodes of a union are nested to the left.
+            return (row.len() <= super::MAX_DEPTH as usize).then(|| {
+                let union = |left, right| Arc::new(Expr::Combine(SetOperation::Union, left, right));
+                row.into_iter().reduce(union).into_iter().collect()
+            });
         }
         Some(row)
     }
@@ -195,7 +211,7 @@ impl Parser<'_> {
             return self
                 .attempt(Self::plus_minus)
                 .or_else(|| self.attempt(Self::lone_set))
-                .or_else(|| self.sum().map(|sum| vec![sum]));
+                .or_else(|| self.sum().and_then(|sum| Some(vec![self.with_unit(sum)?])));
         }
         let start = self.at;
         if let Some(known) = self.elements.get(&start) {
@@ -206,16 +222,38 @@ impl Parser<'_> {
         let element = self
             .attempt(Self::plus_minus)
             .or_else(|| self.attempt(Self::lone_set))
-            .or_else(|| self.relation().map(|relation| vec![relation]));
+            .or_else(|| self.relation().and_then(|relation| Some(vec![self.with_unit(relation)?])));
         self.elements.insert(start, element.clone().map(|element| (element, self.at)));
         element
+    }
+
+    /// What was read, with the words behind it, if there are any.
+    pub(super) fn with_unit(&mut self, node: SharedExpr) -> Option<SharedExpr> {
+        if self.peek() != Some(TokenKind::Unit) {
+            return Some(node);
+        }
+        let text = self.next()?.text;
+        let text = text.strip_prefix(UNIT)?.strip_suffix('}')?;
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let on = |relation: &Relation| Relation {
+            right: Arc::new(Expr::Measured(relation.right.clone(), words.clone())),
+            ..relation.clone()
+        };
+        Some(Arc::new(match &*node {
+            Expr::Relation(relation) => Expr::Relation(on(relation)),
+            Expr::Chain(chain) => {
+                let (last, before) = chain.split_last()?;
+                Expr::Chain(before.iter().cloned().chain([on(last)]).collect())
+            }
+            _ => Expr::Measured(node, words),
+        }))
     }
 
     /// A set that is not the beginning of something else.
     fn lone_set(&mut self) -> Option<Vec<SharedExpr>> {
         let set = self.set_atom()?;
-        matches!(self.peek(), None | Some(TokenKind::Comma | TokenKind::Semicolon | TokenKind::Close(_)))
-            .then(|| vec![set])
+        use TokenKind::{Close, Comma, Either, Semicolon, Unit};
+        matches!(self.peek(), None | Some(Comma | Semicolon | Close(_) | Either | Unit)).then(|| vec![set])
     }
 
     fn plus_minus(&mut self) -> Option<Vec<SharedExpr>> {
@@ -278,14 +316,14 @@ fn as_set(node: SharedExpr) -> SharedExpr {
     }
 }
 
-/// One element is itself, several are a set, and so are several rows, of tuples.
+/// One element is itself, several are a list, and so are several rows, of tuples.
 fn elements_to_answer(mut rows: Vec<Vec<SharedExpr>>) -> SharedExpr {
     if rows.len() == 1 {
         let mut row = rows.swap_remove(0);
-        return if row.len() == 1 { row.swap_remove(0) } else { Arc::new(Expr::Set(row)) };
+        return if row.len() == 1 { row.swap_remove(0) } else { Arc::new(Expr::List(row)) };
     }
     if rows.iter().all(|row| row.len() == 1) {
-        return Arc::new(Expr::Set(rows.concat()));
+        return Arc::new(Expr::List(rows.concat()));
     }
-    Arc::new(Expr::Set(rows.into_iter().map(|row| Arc::new(Expr::Tuple(row)) as SharedExpr).collect()))
+    Arc::new(Expr::List(rows.into_iter().map(|row| Arc::new(Expr::Tuple(row)) as SharedExpr).collect()))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::expr::{Constant, Expr, SharedExpr, Symbol};
+use super::super::number;
 use super::super::token::TokenKind;
 use super::Parser;
 
@@ -15,9 +16,6 @@ impl Parser<'_> {
     /// A name with subscript and exponent, in either order.
     pub(super) fn variable(&mut self) -> Option<SharedExpr> {
         let (name, subscript, exponent) = self.name_parts()?;
-        if name == "I" {
-            return Some(Arc::new(Expr::Constant(Constant::ImaginaryUnit)));
-        }
         let variable = symbol(&name, subscript.as_deref());
         Some(match exponent {
             Some(exponent) => Arc::new(Expr::Power(variable, exponent)),
@@ -39,6 +37,7 @@ impl Parser<'_> {
         let token = self.next()?;
         let name = match token.kind {
             TokenKind::Letter => token.text.trim().to_owned(),
+            // An upright e is the number.
             TokenKind::Accent => accented(token.text)?,
             _ => return None,
         };
@@ -69,7 +68,43 @@ impl Parser<'_> {
     }
 }
 
-/// Names are lower case here, and π is a number under all of its names.
+/// A text: words are the same in upper and lower case, single letters are not.
+pub(super) fn text(word: &str) -> SharedExpr {
+    match number_word(word) {
+        Some(number) => Arc::new(Expr::exact(number::integer(number))),
+        None => named(word.to_lowercase()),
+    }
+}
+
+/// The small numbers, as words.
+pub(super) fn number_word(word: &str) -> Option<i64> {
+    const WORDS: [&str; 21] = [
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
+    ];
+    WORDS.iter().position(|known| known.eq_ignore_ascii_case(word)).map(|number| number as i64)
+}
+
+/// Unknowns keep their case: `R` is not `r`. π is a number, and so is an upright e.
 fn symbol(name: &str, subscript: Option<&str>) -> SharedExpr {
     let subscript = match subscript {
         None => String::new(),
@@ -78,8 +113,17 @@ fn symbol(name: &str, subscript: Option<&str>) -> SharedExpr {
     };
     let full = format!("{name}{subscript}");
     let full =
-        greek(&full).map_or_else(|| full.strip_prefix('\\').unwrap_or(&full).to_lowercase(), str::to_owned);
-    if full == "pi" { Arc::new(Expr::Constant(Constant::Pi)) } else { named(full) }
+        greek(&full).map_or_else(|| full.strip_prefix('\\').unwrap_or(&full).to_owned(), str::to_owned);
+    match full.as_str() {
+        "pi" => Arc::new(Expr::Constant(Constant::Pi)),
+        "e" => Arc::new(Expr::Constant(Constant::E)),
+        _ if subscript.is_empty() && is_word(name) => text(&full),
+        _ => named(full),
+    }
+}
+
+fn is_word(name: &str) -> bool {
+    name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// `\text{C}` is C, `\vec{v}` is another variable than v.
@@ -102,34 +146,46 @@ fn greek(letter: &str) -> Option<&'static str> {
     Some(match letter {
         "α" => "alpha",
         "β" => "beta",
-        "γ" | "Γ" => "gamma",
-        "δ" | "Δ" => "delta",
+        "γ" => "gamma",
+        "Γ" => "Gamma",
+        "δ" => "delta",
+        "Δ" => "Delta",
         "ε" => "epsilon",
         "ϵ" => "varepsilon",
         "ζ" => "zeta",
         "η" => "eta",
-        "θ" | "Θ" => "theta",
+        "θ" => "theta",
+        "Θ" => "Theta",
         "ϑ" => "vartheta",
         "ι" => "iota",
         "κ" => "kappa",
-        "λ" | "Λ" => "lambda",
+        "λ" => "lambda",
+        "Λ" => "Lambda",
         "μ" => "mu",
         "ν" => "nu",
-        "ξ" | "Ξ" => "xi",
+        "ξ" => "xi",
+        "Ξ" => "Xi",
         "ο" => "omicron",
-        "π" | "Π" => "pi",
+        "π" => "pi",
+        "Π" => "Pi",
         "ϖ" => "varpi",
         "ρ" => "rho",
         "ϱ" => "varrho",
-        "σ" | "Σ" => "sigma",
+        "σ" => "sigma",
+        "Σ" => "Sigma",
         "ς" => "varsigma",
         "τ" => "tau",
-        "υ" | "Υ" => "upsilon",
-        "φ" | "Φ" => "phi",
+        "υ" => "upsilon",
+        "Υ" => "Upsilon",
+        "φ" => "phi",
+        "Φ" => "Phi",
         "ϕ" => "varphi",
         "χ" => "chi",
-        "ψ" | "Ψ" => "psi",
-        "ω" | "Ω" => "omega",
+        "ψ" => "psi",
+        "Ψ" => "Psi",
+        "\\ldots" | "\\dots" | "\\dotsc" | "\\dotsb" | "\\cdots" | "..." => "…",
+        "ω" => "omega",
+        "Ω" => "Omega",
         _ => return None,
     })
 }

@@ -28,31 +28,32 @@ fn functions_take_what_follows_but_no_further_function() {
 }
 
 #[test]
-fn names_are_lower_case_and_pi_is_a_number() {
-    is("\\text{C}", "c");
+fn names_keep_their_case_and_pi_is_a_number() {
+    is("\\text{C}", "C");
+    assert_ne!(read("C"), read("c"));
     is("x_{1}", "x_1");
     is("\\mbox{a b}", "\\text{AB}");
     is("π", "\\pi");
-    assert_eq!(*read("\\Pi").unwrap(), Expr::Constant(Constant::Pi));
+    assert_ne!(*read("\\Pi").unwrap(), Expr::Constant(Constant::Pi));
     assert_ne!(read("\\vec{v}"), read("v"));
 }
 
 #[test]
 fn lists_sets_tuples_and_intervals_differ() {
-    assert!(matches!(&*read("1,2").unwrap(), Expr::Set(all) if all.len() == 2));
+    assert!(matches!(&*read("1,2").unwrap(), Expr::List(all) if all.len() == 2));
     assert!(matches!(&*read("(1,2)").unwrap(), Expr::Interval(_)));
     assert!(matches!(&*read("(2,1)").unwrap(), Expr::Tuple(_)));
     assert!(matches!(&*read("(1,2,3)").unwrap(), Expr::Tuple(_)));
     assert!(matches!(&*read("\\{1\\}").unwrap(), Expr::Set(_)));
-    assert!(matches!(&*read("1,2;3,4").unwrap(), Expr::Set(all) if matches!(&*all[0], Expr::Tuple(_))));
-    assert!(matches!(&*read("3 \\pm 1").unwrap(), Expr::Set(all) if all.len() == 2));
+    assert!(matches!(&*read("1,2;3,4").unwrap(), Expr::List(all) if matches!(&*all[0], Expr::Tuple(_))));
+    assert!(matches!(&*read("3 \\pm 1").unwrap(), Expr::List(all) if all.len() == 2));
     is("(5)", "5");
 }
 
 #[test]
 fn commas_may_group_digits() {
     is("7,425,000", "7425000");
-    assert!(matches!(&*read("7, 425").unwrap(), Expr::Set(_)));
+    assert!(matches!(&*read("7, 425").unwrap(), Expr::List(_)));
     is("0,111", "0.111");
 }
 

@@ -244,6 +244,8 @@ const FIXED: &[(&str, TokenKind)] = &[
     ("\\mathbb{C}", TokenKind::Domain(Domain::Complexes)),
     ("\\mathbb{P}", TokenKind::Other),
     ("\\emptyset", TokenKind::Domain(Domain::Empty)),
+    ("\\varnothing", TokenKind::Domain(Domain::Empty)),
+    ("\\lor", TokenKind::Either),
     ("\\{\\}", TokenKind::Domain(Domain::Empty)),
     ("\\lbrace\\rbrace", TokenKind::Domain(Domain::Empty)),
     ("\\cup", TokenKind::Union),
@@ -353,7 +355,6 @@ const LETTERS: &[&str] = &[
     "\\diagup",
     "\\sphericalangle",
     "\\clubsuit",
-    "\\varnothing",
     "\\Diamond",
     "\\complement",
     "\\diamondsuit",
@@ -384,6 +385,12 @@ const LETTERS: &[&str] = &[
     "\\natural",
     "\\surd",
     "\\circledS",
+    "\\ldots",
+    "\\dots",
+    "\\dotsc",
+    "\\dotsb",
+    "\\cdots",
+    "...",
 ];
 
 const ACCENTS: &[&str] = &[

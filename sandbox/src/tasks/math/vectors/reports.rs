@@ -1,0 +1,75 @@
+//! Cases after public reports about answer checkers: a gold answer, what a model wrote, and whether
+//! a careful teacher would call it right. Each goes the way of a run: a row of a file, and the
+//! reward of a response.
+
+use serde::Deserialize;
+
+use super::super::problems::{MathConfig, MathProblems};
+use crate::task::{Response, Task, TaskSeed};
+
+/// One case as it is written.
+#[derive(Deserialize)]
+struct Reported {
+    #[serde(default)]
+    id: String,
+    answer: String,
+    response: String,
+    expected: bool,
+    /// `gsm8k`: the answer stands behind `####`, as a GSM8K solution ends.
+    #[serde(default)]
+    form: Option<String>,
+}
+
+/// What a run would give for the response of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RewardedCase {
+    /// Whether the response should earn the reward.
+    pub expected: bool,
+    /// Whether it does.
+    pub earned: bool,
+    /// The case in one line.
+    pub told: String,
+}
+
+/// Judges the case of a line.
+///
+/// # Errors
+/// When the line is no such case.
+pub fn reward(line: &[u8]) -> Result<RewardedCase, String> {
+    /// The most characters of a response that are told.
+    const TOLD: usize = 200;
+    let case: Reported = serde_json::from_slice(line)
+        .map_err(|error| format!("not a reported case, which has answer, response and expected: {error}"))?;
+    let answer = match case.form.as_deref() {
+        Some("gsm8k") if !case.answer.contains("####") => format!("#### {}", case.answer),
+        _ => case.answer.clone(),
+    };
+    let row = serde_json::json!({"question": "?", "answer": answer}).to_string();
+    let response = Response { text: &case.response, finished: true };
+    let task = MathProblems::new(MathConfig { held_out_percent: 0 }, row.as_bytes());
+    // A run refuses a row without an answer: nothing is earned on it.
+    let earned = match task {
+        Ok(task) => task.reward(TaskSeed([0; 32]), &response).map_err(|error| error.to_string())?.correct,
+        Err(_) => false,
+    };
+    let said: String = case.response.chars().take(TOLD).collect();
+    let verdict = if earned { "earns" } else { "earns nothing" };
+    let told = format!("{}: gold {:?}, response {said:?} {verdict}", case.id, case.answer);
+    Ok(RewardedCase { expected: case.expected, earned, told })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_go_through_the_reward_of_a_run() {
+        let of = |line: &str| reward(line.as_bytes()).unwrap();
+        let right =
+            of(r#"{"id": "a", "answer": "[2,5)", "response": "\\boxed{2 \\le x < 5}", "expected": true}"#);
+        assert!(right.earned && right.expected, "{right:?}");
+        let wrong = of(r#"{"answer": "18", "response": "It is 19.", "expected": false, "form": "gsm8k"}"#);
+        assert!(!wrong.earned && wrong.told.ends_with("earns nothing"), "{wrong:?}");
+        assert!(reward(b"{}").unwrap_err().contains("not a reported case"));
+    }
+}
