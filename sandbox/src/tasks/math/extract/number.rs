@@ -183,10 +183,10 @@ fn signed(text: &str, from: usize) -> Option<(Found<'_>, usize)> {
             .starts_with(|c: char| c.is_ascii_digit() || c == '.')
             .then(|| written(text, from + 1))?;
     }
-    let spaced = rest.strip_prefix("- ").filter(|after| after.starts_with(|c: char| c.is_ascii_digit()));
+    rest.strip_prefix("- ").filter(|after| after.starts_with(|c: char| c.is_ascii_digit()))?;
     let before = text[..from].trim_end_matches(' ');
-    let announced = before.ends_with([':', '=', '#']) || before.to_lowercase().ends_with(" is");
-    if spaced.is_none() || !announced {
+    let is = || before.as_bytes().last_chunk::<3>().is_some_and(|end| end.eq_ignore_ascii_case(b" is"));
+    if !before.ends_with([':', '=', '#']) && !is() {
         return None;
     }
     let (found, end) = written(text, from + 2)?;

@@ -161,6 +161,10 @@ const SAME: &[(&str, &str)] = &[
 
 /// Marks the words behind every value of a list.
 pub(super) fn mark(formula: &str) -> String {
+    // What is not balanced is not understood anyway, and would be walked again and again.
+    if !is_balanced(formula) {
+        return formula.to_owned();
+    }
     let elements = elements(formula);
     let mut out = String::with_capacity(formula.len() + 16);
     let count = elements.len();
@@ -178,6 +182,16 @@ pub(super) fn mark(formula: &str) -> String {
         out.push_str(separator);
     }
     out
+}
+
+/// Whether every brace is closed, and none before it was opened.
+fn is_balanced(formula: &str) -> bool {
+    let depth = formula.bytes().try_fold(0_usize, |depth, byte| match byte {
+        b'{' => Some(depth + 1),
+        b'}' => depth.checked_sub(1),
+        _ => Some(depth),
+    });
+    depth == Some(0)
 }
 
 /// The parts between commas and semicolons that nothing encloses, each with what separates it from
