@@ -72,7 +72,7 @@ fn timed_math(file: &Path, console: &Console) -> anyhow::Result<(CommandReport, 
 }
 
 /// Judges the reported answers of `file` as a run does; at least [`MIN_REPORTS_AS_EXPECTED`] have to
-/// earn what a careful teacher would give. Every other one is told.
+/// earn what a careful teacher would give. Every other one is shown.
 ///
 /// # Errors
 /// When the file cannot be read, or holds no case.
@@ -82,7 +82,7 @@ pub fn reports(file: &Path, console: &Console) -> anyhow::Result<CommandReport> 
         Ok(case) if case.earned == case.expected => CaseOutcome::Agrees,
         Ok(case) => {
             *(if case.earned { &mut false_rewards } else { &mut missed_rewards }) += 1;
-            CaseOutcome::Disagrees(case.told)
+            CaseOutcome::Disagrees(case.line)
         }
         Err(reason) => CaseOutcome::Disagrees(reason),
     })?;
@@ -244,11 +244,11 @@ mod tests {
             std::fs::write(file.path(), cases.join("\n")).unwrap();
             reports(file.path(), &Console::new(true)).unwrap()
         };
-        let told = judged(&[case("It is 5.", true), case("It is 6.", false)]);
-        assert!(told.passed && told.json["passed"] == true && told.json["claims"][0]["holds"] == true);
-        let told = judged(&[case("It is 5.", false), case("It is 6.", true), case("It is 7.", false)]);
-        assert!(!told.passed);
-        let figures = &told.json["figures"];
+        let report = judged(&[case("It is 5.", true), case("It is 6.", false)]);
+        assert!(report.passed && report.json["passed"] == true && report.json["claims"][0]["holds"] == true);
+        let report = judged(&[case("It is 5.", false), case("It is 6.", true), case("It is 7.", false)]);
+        assert!(!report.passed);
+        let figures = &report.json["figures"];
         assert_eq!((&figures["false_rewards"], &figures["missed_rewards"]), (&json!(1), &json!(1)));
     }
 

@@ -15,7 +15,7 @@ struct Reported {
     answer: String,
     response: String,
     expected: bool,
-    /// `gsm8k`: the answer stands behind `####`, as a GSM8K solution ends.
+    /// `gsm8k`: the answer stands after `####`, as a GSM8K solution ends.
     #[serde(default)]
     form: Option<String>,
 }
@@ -28,7 +28,7 @@ pub struct RewardedCase {
     /// Whether it does.
     pub earned: bool,
     /// The case in one line.
-    pub told: String,
+    pub line: String,
 }
 
 /// Judges the case of a line.
@@ -36,8 +36,8 @@ pub struct RewardedCase {
 /// # Errors
 /// When the line is no such case.
 pub fn reward(line: &[u8]) -> Result<RewardedCase, String> {
-    /// The most characters of a response that are told.
-    const TOLD: usize = 200;
+    /// The most characters of a response that are shown.
+    const SHOWN: usize = 200;
     let case: Reported = serde_json::from_slice(line)
         .map_err(|error| format!("not a reported case, which has answer, response and expected: {error}"))?;
     let answer = match case.form.as_deref() {
@@ -52,10 +52,10 @@ pub fn reward(line: &[u8]) -> Result<RewardedCase, String> {
         Ok(task) => task.reward(TaskSeed([0; 32]), &response).map_err(|error| error.to_string())?.correct,
         Err(_) => false,
     };
-    let said: String = case.response.chars().take(TOLD).collect();
+    let shown: String = case.response.chars().take(SHOWN).collect();
     let verdict = if earned { "earns" } else { "earns nothing" };
-    let told = format!("{}: gold {:?}, response {said:?} {verdict}", case.id, case.answer);
-    Ok(RewardedCase { expected: case.expected, earned, told })
+    let line = format!("{}: gold {:?}, response {shown:?} {verdict}", case.id, case.answer);
+    Ok(RewardedCase { expected: case.expected, earned, line })
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
             of(r#"{"id": "a", "answer": "[2,5)", "response": "\\boxed{2 \\le x < 5}", "expected": true}"#);
         assert!(right.earned && right.expected, "{right:?}");
         let wrong = of(r#"{"answer": "18", "response": "It is 19.", "expected": false, "form": "gsm8k"}"#);
-        assert!(!wrong.earned && wrong.told.ends_with("earns nothing"), "{wrong:?}");
+        assert!(!wrong.earned && wrong.line.ends_with("earns nothing"), "{wrong:?}");
         assert!(reward(b"{}").unwrap_err().contains("not a reported case"));
     }
 }
