@@ -39,10 +39,10 @@ impl Comparison<'_> {
         if self.budget.charge(1).is_none() {
             return false;
         }
-        let (mut gold, mut prediction) = (shortened(gold), shortened(prediction));
-        if self.contradicts_itself(&prediction) && gold != prediction {
+        if self.contradicts_itself(prediction) && gold != prediction {
             return false;
         }
+        let (mut gold, mut prediction) = (shortened(gold), shortened(prediction));
         let (asked, given) = (is_equation(&gold), is_equation(&prediction));
         if given && !asked {
             // y ∈ (5, ∞) does not answer x > 5.

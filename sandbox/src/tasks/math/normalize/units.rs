@@ -165,6 +165,9 @@ pub(super) fn mark(formula: &str) -> String {
     if !is_balanced(formula) {
         return formula.to_owned();
     }
+    if let Some((open, list, close)) = in_braces(formula) {
+        return format!("{open}{}{close}", mark(list));
+    }
     let elements = elements(formula);
     let mut out = String::with_capacity(formula.len() + 16);
     let count = elements.len();
@@ -182,6 +185,15 @@ pub(super) fn mark(formula: &str) -> String {
         out.push_str(separator);
     }
     out
+}
+
+/// A list of values, and the braces around it.
+fn in_braces(formula: &str) -> Option<(&str, &str, &str)> {
+    let inside = |open: &str, close: &str| formula.trim().strip_prefix(open)?.strip_suffix(close);
+    let found = [("\\{", "\\}"), ("{", "}")]
+        .into_iter()
+        .find_map(|(open, close)| Some((open, inside(open, close)?, close)));
+    found.filter(|(_, list, _)| is_balanced(list) && elements(list).len() > 1)
 }
 
 /// Whether every brace is closed, and none before it was opened.
@@ -436,6 +448,17 @@ mod tests {
         assert_eq!(mark("3\\text{ red}, 2\\text{ blue}"), "3\\unit{red}, 2\\unit{blue}");
         assert_eq!(mark("n = 3k, k \\in \\mathbb{Z}"), "n = 3k\\unit{k in z}");
         assert_eq!(mark("5^\\circ C"), "5^\\circ\\unit{c}");
+    }
+
+    #[test]
+    fn words_behind_values_in_braces_are_marked_too() {
+        for list in ["35 cm,4", "35\\text{ cm},4"] {
+            for (open, close) in [("{", "}"), ("\\{", "\\}")] {
+                let found = mark(&format!("{open}{list}{close}"));
+                assert_eq!(found, format!("{open}{}{close}", mark(list)));
+                assert!(found.contains(UNIT), "{found}");
+            }
+        }
     }
 
     #[test]
