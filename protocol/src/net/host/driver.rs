@@ -29,7 +29,7 @@ use tokio::time::{Instant, timeout_at};
 use super::command::{HostCommand, ReplySender};
 use super::event::HostEvent;
 use super::event_queue::Announcer;
-use super::listen::{LISTEN_TIMEOUT, can_listen};
+use super::listen::{INTERFACES_WITHIN, LISTEN_TIMEOUT, can_listen, is_wildcard};
 use crate::control::heartbeat::Reach;
 use crate::net::addresses::book::AddressBook;
 use crate::net::addresses::dialable;
@@ -125,6 +125,7 @@ impl HostDriver {
     ) -> Result<(), NetError> {
         self.begin_reaching(external.into_iter().filter(dialable).collect(), addrs.is_empty());
         let deadline = Instant::now() + LISTEN_TIMEOUT;
+        let has_wildcard = addrs.iter().any(is_wildcard);
         let mut unbound: Vec<(ListenerId, Multiaddr)> = Vec::new();
         for addr in addrs {
             can_listen(&addr)?;
@@ -151,6 +152,12 @@ impl HostDriver {
                 _ => {}
             }
             self.on_swarm_event(event);
+        }
+        if has_wildcard {
+            let until = Instant::now() + INTERFACES_WITHIN;
+            while let Ok(event) = timeout_at(until, self.swarm.select_next_some()).await {
+                self.on_swarm_event(event);
+            }
         }
         Ok(())
     }

@@ -12,6 +12,19 @@ use crate::net::error::NetError;
 /// The system has this long to bind all addresses.
 pub(super) const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A listener on all interfaces hears of their addresses within this time. The first one alone would
+/// be what a host is given out as.
+pub(super) const INTERFACES_WITHIN: Duration = Duration::from_millis(300);
+
+/// Whether this is a listener on all interfaces.
+pub(super) fn is_wildcard(addr: &Multiaddr) -> bool {
+    match addr.iter().next() {
+        Some(Protocol::Ip4(ip)) => ip.is_unspecified(),
+        Some(Protocol::Ip6(ip)) => ip.is_unspecified(),
+        _ => false,
+    }
+}
+
 /// Binds the address for a moment, to say clearly why it cannot be bound.
 ///
 /// libp2p sets `SO_REUSEPORT` on its TCP listeners, with which a second process would silently take

@@ -1,5 +1,28 @@
+use std::net::{IpAddr, UdpSocket};
+
 use super::*;
 use crate::net::protocol_names;
+
+/// The address that the system would send from, if it has another than loopback. Nothing is sent.
+fn outer_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|addr| addr.ip()).filter(|ip| !ip.is_loopback())
+}
+
+#[tokio::test]
+async fn a_host_on_all_interfaces_knows_their_addresses_from_the_start() {
+    let Some(IpAddr::V4(outer)) = outer_address() else {
+        println!("skipped: this machine has no address beside loopback");
+        return;
+    };
+    for _ in 0..8 {
+        let (host, _events) = start(&["/ip4/0.0.0.0/udp/0/quic-v1", "/ip4/0.0.0.0/tcp/0"]).await;
+        let of_outer = |addr: &&Multiaddr| addr.to_string().starts_with(&format!("/ip4/{outer}/"));
+        let listen = host.listen_addrs();
+        assert_eq!(listen.iter().filter(of_outer).count(), 2, "{listen:?}");
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dial_to_nobody_says_what_was_tried() {
