@@ -69,7 +69,7 @@ Examples:
 
 Languages are those that are installed: Python 3 (python3), C++ (g++), Rust (rustc and a C linker), Go (go). What is
 missing is listed at the start. Programs are isolated by means that Linux alone has; where the system gives less than
-that takes, the server refuses to start and says what is missing. In Rust the client is `echo_sandbox::code::server::Client`.
+that takes, the server refuses to start and says what is missing. In Rust the client is `echo_sandbox::programs::server::Client`.
 
 Stop it with Ctrl-C: who waits is told, runs that go on are ended by their limits, and nothing is left but the store.";
 

@@ -19,6 +19,7 @@ use echo_node::preflight::{self, Problem};
 use echo_node::runtime;
 use echo_node::runtime::NodeSummary;
 use echo_node::settings::{Config, Settings};
+use echo_node::status::node_state::Facts;
 use echo_node::status::reporter::line;
 use echo_node::status::screen::Screen;
 use echo_protocol::net;
@@ -103,7 +104,9 @@ where
 
 fn farewell(summary: &NodeSummary) -> String {
     let why = if summary.run_ended { "the run has ended" } else { "stopped" };
-    format!("{why} after {} rollouts: {}", summary.facts.rollouts, line(&summary.facts))
+    // It has left by now; that says nothing of the learner.
+    let facts = Facts { learner: true, ..summary.facts.clone() };
+    format!("{why} after {} rollouts: {}", facts.rollouts, line(&facts))
 }
 
 fn identity(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {

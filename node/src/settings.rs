@@ -51,8 +51,9 @@ pub const MIN_ORDERS: u32 = 2;
 pub const MAX_ORDERS: u32 = 1024;
 
 /// What is logged unless the owner says otherwise. Gossip would warn of every message that a silent
-/// peer does not take.
-const LOG: &str = "warn,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info";
+/// peer does not take, and Kademlia of a table that is empty at first.
+const LOG: &str =
+    "warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info";
 
 /// What a node runs with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

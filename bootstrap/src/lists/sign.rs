@@ -91,7 +91,7 @@ impl SignedList {
         }
         let PeerList { network, version, expires, peers, runs } = &self.list;
         lines.push(format!(
-            "network {network:?}, version {version}, {} peers, {} runs",
+            "network {network:?}, version {version}; addresses of peers: {}, runs: {}",
             peers.len(),
             runs.len()
         ));

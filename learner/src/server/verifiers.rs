@@ -137,9 +137,9 @@ impl State {
         if let Some((owners, k)) = self.panel.shortage(question) {
             WARNED.call_once(|| {
                 tracing::warn!(
-                    "no panel can be formed for now: {} verifiers are here, of {owners} owners beside a group's own, and [verify] k = {k}; \
-                     until more come the learner looks itself. On one machine, or where you know everybody, set [verify] owners = \"key\", \
-                     and k and n to what there is",
+                    "no panel can be formed for now: [verify] k = {k} asks for as many owners beside a group's own, and {owners} are here \
+                     (verifiers: {}); until more come the learner looks itself. Lower k and n to what there is. On one machine, or where \
+                     you know everybody, [verify] owners = \"key\" counts each key as an owner",
                     self.panel.verifiers()
                 );
             });

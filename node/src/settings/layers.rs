@@ -101,7 +101,7 @@ pub struct Flags {
     #[arg(long, global = true, value_name = "RATE")]
     pub max_download: Option<BytesPerSec>,
     /// Log level or filter: error, warn, info, debug, trace, or per part [default:
-    /// warn,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info]
+    /// warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info]
     #[arg(long, global = true, value_name = "FILTER")]
     pub log: Option<String>,
     /// Seconds between two status lines [default: 5]

@@ -19,11 +19,11 @@ pub enum TrustError {
     #[error("no peer list: get one from the run's keeper and pass it with --peers FILE")]
     NoList,
     /// The list does not exist.
-    #[error("there is no peer list at {}; check --peers", located(.0))]
+    #[error("there is no peer list at {}; `echo-node config` says where `peers` is set", located(.0))]
     Missing(PathBuf),
     /// The file is longer than any list.
     #[error(
-        "{0} is not a peer list: it is longer than the {MAX_LIST_BYTES} bytes that lists have; check --peers"
+        "{0} is not a peer list: it is longer than the {MAX_LIST_BYTES} bytes that lists have; `echo-node config` says where `peers` is set"
     )]
     TooLong(PathBuf),
     /// A file could not be read or written.

@@ -66,7 +66,7 @@ pub enum PeerListError {
     Signature(PublicKey),
     /// Signed by somebody other than the keeper that is trusted here.
     #[error(
-        "the peer list is signed by {found}, but this node trusts {trusted}: if the keeper changed keys, pass --list-key {found}"
+        "the peer list is signed by {found}, but this node trusts {trusted}: do not use it, unless the keeper says on another way that this key is theirs; then pass --list-key {found}"
     )]
     WrongKeeper {
         /// The key that signed the list.

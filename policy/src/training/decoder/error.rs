@@ -9,7 +9,7 @@ pub enum DecoderError {
     #[error(transparent)]
     Weights(#[from] WeightsError),
     /// A sequence is longer than the model's positions.
-    #[error("a sequence of {found} tokens; the model has {limit} positions: shorten it")]
+    #[error("a sequence of {found} tokens; the model has {limit} positions: ask for shorter sequences")]
     TooLong {
         /// Tokens of the sequence.
         found: usize,
