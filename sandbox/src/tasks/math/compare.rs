@@ -184,6 +184,7 @@ fn spelled_alike(gold: &Expr, prediction: &Expr) -> bool {
     };
     let symbol = |expr: &Expr| matches!(expr, Expr::Symbol(_));
     let same = |gold: &str, prediction: &str| match (gold.len(), prediction.len()) {
+        _ if is_greek(gold) && is_greek(prediction) => gold == prediction,
         (1, 1) => {
             gold == prediction
                 || (gold.eq_ignore_ascii_case(prediction)
@@ -194,6 +195,13 @@ fn spelled_alike(gold: &Expr, prediction: &Expr) -> bool {
     (symbol(gold) || symbol(prediction))
         && !named_alike(gold, prediction)
         && word(gold).is_some_and(|gold| word(prediction).is_some_and(|prediction| same(&gold, &prediction)))
+}
+
+/// Whether this is the name of a Greek letter, which is another one with a capital.
+fn is_greek(name: &str) -> bool {
+    const WITH_CAPITAL: [&str; 11] =
+        ["gamma", "delta", "theta", "lambda", "xi", "pi", "sigma", "upsilon", "phi", "psi", "omega"];
+    WITH_CAPITAL.iter().any(|letter| letter.eq_ignore_ascii_case(name))
 }
 
 /// The letters of multiple choice; E is left out, as e is a number.

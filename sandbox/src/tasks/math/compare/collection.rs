@@ -25,6 +25,8 @@ impl Comparison<'_> {
         if gold == prediction
             || (is_set(&gold)
                 && is_set(&prediction)
+                // As regions, 3 red and 2 blue are the numbers 2 and 3.
+                && !(is_measured(&gold) && is_measured(&prediction))
                 && region::same(&gold, &prediction, self.budget) == Some(true))
         {
             return true;
@@ -71,6 +73,11 @@ impl Comparison<'_> {
                 at.map(|at| left.remove(at)).is_some()
             })
     }
+}
+
+/// Whether something is said of a value in it.
+fn is_measured(node: &Expr) -> bool {
+    matches!(node, Expr::Measured(..)) || node.children().into_iter().any(|child| is_measured(child))
 }
 
 /// Whether this is an inequality, or several that are joined by "or".

@@ -189,6 +189,8 @@ pub(super) fn without_trail(formula: &str) -> &str {
         let shorter = rest
             .strip_suffix("**")
             .or_else(|| rest.strip_suffix("\\\\"))
+            // Of a space that a backslash begins.
+            .or_else(|| rest.strip_suffix('\\'))
             .or_else(|| rest.strip_suffix([',', ';', ':']).filter(|before| !before.ends_with('\\')))
             .or_else(|| rest.strip_suffix('.').filter(|before| !before.ends_with(['.', '\\'])));
         match shorter.map(str::trim_end) {
@@ -213,6 +215,7 @@ mod tests {
         assert_eq!(without_lead("\\implies x = 5"), "x = 5");
         assert_eq!(without_lead("The answer is 2"), "2");
         assert_eq!(without_trail("(1,2)."), "(1,2)");
+        assert_eq!(without_trail("5\\ "), "5");
         assert_eq!(without_trail("1,2,..."), "1,2,...");
         assert_eq!(without_trail("5\\,"), "5\\,");
     }

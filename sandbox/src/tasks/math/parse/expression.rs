@@ -117,7 +117,12 @@ impl Parser<'_> {
     /// `^` and an atom, or a sum in braces.
     pub(super) fn exponent(&mut self) -> Option<SharedExpr> {
         self.eat(TokenKind::Caret)?;
-        self.attempt(|parser| parser.deeper(Self::atom)).or_else(|| self.braced())
+        let exponent = self.attempt(|parser| parser.deeper(Self::atom)).or_else(|| self.braced())?;
+        // No exponent has a base or a unit.
+        Some(match &*exponent {
+            Expr::Measured(value, _) => value.clone(),
+            _ => exponent,
+        })
     }
 
     fn unit(&mut self, functions: bool) -> Option<SharedExpr> {

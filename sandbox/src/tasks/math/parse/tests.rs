@@ -83,7 +83,7 @@ fn long_rows_are_flat_whoever_shares_their_beginning() {
     assert_eq!(parts(&["x"; 250].join("\\cdot ")), Some(250));
     assert_eq!(parts(&["x"; 900].join("<")), Some(2 * 899));
     is("(a+b)+c+(d+e)", "a+b+c+d+e");
-    is("(pq)(rs) \\cdot (tu)", "pqrstu");
+    is("(pq)(rs) \\cdot (tu)", "p q r s t u");
     is("1 2 \\frac{1}{2}", "\\frac{7}{2}");
     is("x 2 \\frac{1}{2}", "x (\\frac{5}{2})");
 }
