@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -155,6 +156,20 @@ fn truncated_files_lose_values_or_are_refused_but_never_panic() {
     }
 }
 
+/// Opens a store that was closed a moment ago. Processes that other tests start meanwhile hold its
+/// lock until they run their program.
+fn reopened(dir: &Path) -> SledStore {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match SledStore::open_without_background(dir) {
+            Err(ObjectStoreError::InUse { .. }) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 #[test]
 fn damaged_settings_are_written_again_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,11 +177,11 @@ fn damaged_settings_are_written_again_and_nothing_is_lost() {
     let conf = dir.path().join("conf");
     let whole = fs::read(&conf).unwrap();
     let entries = |store: &SledStore| entries(store, Tree::Groups);
-    let before = entries(&SledStore::open_without_background(dir.path()).unwrap());
+    let before = entries(&reopened(dir.path()));
     for damaged in [whole[..whole.len() / 2].to_vec(), vec![0; whole.len()], b"noise and more noise".to_vec()]
     {
         fs::write(&conf, damaged).unwrap();
-        assert_eq!(entries(&SledStore::open_without_background(dir.path()).unwrap()), before);
+        assert_eq!(entries(&reopened(dir.path())), before);
         assert_eq!(fs::read(&conf).unwrap(), whole);
     }
 }
