@@ -271,6 +271,7 @@ fn synonym(place: &Place<'_>) -> Option<(usize, &'static str)> {
     if !letter(place.before)
         && let Some(word) = LISTED.iter().find(|word| listed.starts_with(**word))
         && !letter(listed[word.len()..].chars().next())
+        && !(*word == "or" && continues_a_text(&listed[word.len()..]))
     {
         return Some((from + word.len(), ","));
     }
@@ -296,6 +297,14 @@ fn synonym(place: &Place<'_>) -> Option<(usize, &'static str)> {
         }
     }
     place.rest.starts_with(" sqrt").then_some((" sqrt".len(), "\\sqrt"))
+}
+
+/// Whether a word follows, and the brace around both ends after it: `\text{ or more}` says
+/// something of the value before it, and lists nothing.
+fn continues_a_text(rest: &str) -> bool {
+    let brace = rest.find(['{', '}']);
+    rest.trim_start().starts_with(|c: char| c.is_alphabetic())
+        && brace.is_some_and(|at| rest[at..].starts_with('}') && !rest[..at].ends_with('\\'))
 }
 
 /// The length of `\text{word}`.
@@ -342,6 +351,8 @@ mod tests {
         assert_eq!(of("6 \\text{ and } 8"), "6, 8");
         assert_eq!(of("1 or 2"), "1, 2");
         assert_eq!(of("1 and more"), "1, more");
+        assert_eq!(of("5\\text{ or more}"), "5\\text{ or more}");
+        assert_eq!(of("\\{x or y\\}"), "\\{x , y\\}");
         assert_eq!(of("x{,}y"), "x,y");
         assert_eq!(of("28 percentage"), "28\\%");
         assert_eq!(of("-infinity"), "-\\infty");
