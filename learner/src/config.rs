@@ -7,26 +7,23 @@
 //!
 //! ```text
 //! run.toml ─> RunConfig::load
-//!     ├─ parse       serde, unknown fields refused
+//!     ├─ overrides   `--set`, and serde: unknown fields are refused
 //!     ├─ resolve     relative paths, from the run file's directory
-//!     └─ validate    each part's own check, then what several options have to agree on
+//!     └─ problems    each part's own checks, then what several options have to agree on
 //! ```
 
 mod error;
 mod model;
+mod overrides;
+mod problems;
 mod run;
 mod sampling;
 mod staleness;
 mod tasks;
 mod warmup;
 
-use crate::common::option_error::{OptionError, above_zero, setting};
-use crate::intake::buffer::{MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES};
-use crate::training::batch::MAX_SEQUENCES;
-use crate::training::trainer::MIN_TEMPERATURE;
+use crate::common::option_error::OptionError;
 use echo_protocol::run::staleness::Staleness;
-use echo_sandbox::tasks::registry::from_files;
-use echo_sandbox::tasks::wasm;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,14 +43,13 @@ pub use crate::training::precision_weights::PrecisionWeights;
 pub use crate::verification::panel::options::VerifySection;
 pub use error::RunFileError;
 pub use model::{ModelSection, TinySection};
+pub use overrides::Setting;
 pub use run::RunSection;
 pub use sampling::SamplingSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
 pub use tasks::TaskEntry;
 pub use warmup::WarmupSection;
 
-/// Highest temperature that a charter takes.
-const MAX_TEMPERATURE: f32 = 10.0;
 /// Longest run file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -116,104 +112,45 @@ pub struct RunConfig {
 
 impl RunConfig {
     /// Reads and checks a run file; its relative paths become relative to the file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or settings are outside their domains: all of them together.
     pub fn load(path: &Path) -> Result<Self, RunFileError> {
+        Self::load_with(path, &[])
+    }
+
+    /// The same with settings from the command line, which replace those of the file.
+    ///
+    /// # Errors
+    /// As [`RunConfig::load`], and when there is no such setting.
+    pub fn load_with(path: &Path, settings: &[Setting]) -> Result<Self, RunFileError> {
+        let config = Self::read(path, settings)?;
+        RunFileError::all(path, config.problems())?;
+        Ok(config)
+    }
+
+    /// Reads a run file without looking at the domains of its settings: [`RunConfig::problems`] does.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what a run file looks like.
+    pub fn read(path: &Path, settings: &[Setting]) -> Result<Self, RunFileError> {
         let read = |e: std::io::Error| RunFileError::Read { path: path.to_owned(), cause: e.to_string() };
         if std::fs::metadata(path).map_err(read)?.len() > MAX_FILE_BYTES {
             return Err(RunFileError::Read { path: path.to_owned(), cause: "longer than 1 MiB".into() });
         }
         let text = std::fs::read_to_string(path).map_err(read)?;
-        let refuse = |cause: String| {
-            let cause = format!("{}{}", cause.trim_end(), tasks::hint(&cause));
-            RunFileError::Parse { path: path.to_owned(), cause }
-        };
-        let mut config = Self::parse(&text).map_err(|e| refuse(e.to_string()))?;
+        let mut config = overrides::parse(path, &text, settings)?;
         let base = path.parent().unwrap_or(Path::new(""));
         config.run.dir = base.join(&config.run.dir);
         config.task_files().for_each(|path| *path = base.join(&*path));
         config.model.path = config.model.path.map(|p| base.join(p));
         config.network.peers = config.network.peers.map(|p| base.join(p));
         config.checkpoints.resolve(|path| Ok::<_, OptionError>(base.join(path)))?;
-        config.validate()?;
         Ok(config)
     }
 
     fn parse(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
-    }
-
-    /// Checks everything that can be checked without opening the model.
-    pub fn validate(&self) -> Result<(), RunFileError> {
-        if self.model.path.is_some() == self.model.tiny.is_some() {
-            return Err(RunFileError::Model);
-        }
-        self.validate_unused()?;
-        self.staleness()?;
-        self.train.objective.objective.validate()?;
-        self.train.schedule.validate()?;
-        self.train.guard.validate()?;
-        self.train.filter.validate()?;
-        self.train.precision_weight.validate()?;
-        self.network.validate()?;
-        self.watch.validate()?;
-        self.record.validate()?;
-        self.verify.validate()?;
-        above_zero("run.updates", self.run.updates)?;
-        above_zero("train.groups_per_update", self.train.groups_per_update as u64)?;
-        above_zero("train.minibatches", self.train.minibatches as u64)?;
-        above_zero("train.micro_batch_tokens", self.train.micro_batch_tokens as u64)?;
-        above_zero("train.max_skipped", u64::from(self.train.max_skipped))?;
-        above_zero("evaluation.orders", self.evaluation.orders)?;
-        let (norm, decay) = (self.train.max_grad_norm, self.train.weight_decay);
-        setting("train.max_grad_norm", norm, norm > 0.0, "it has to be above 0; inf does not clip")?;
-        let decays = decay >= 0.0 && decay.is_finite();
-        setting("train.weight_decay", decay, decays, "it has to be 0 or above, and finite")?;
-        let (groups, responses) = (self.train.groups_per_update, self.sampling.group_size as usize);
-        if groups > MAX_BATCH_GROUPS || groups.saturating_mul(responses) > MAX_SEQUENCES {
-            let (field, found) = ("train.groups_per_update", groups as u64);
-            let rule = "at most 16384, and at most 65536 responses in a batch";
-            return Err(OptionError::Number { field, found, rule }.into());
-        }
-        if !(MIN_TEMPERATURE..=MAX_TEMPERATURE).contains(&self.sampling.temperature) {
-            let (field, found) = ("sampling.temperature", self.sampling.temperature.to_string());
-            let rule = "it has to be 0.01 to 10; where responses are all the likeliest one there is nothing to compare";
-            return Err(OptionError::Setting { field, found, rule }.into());
-        }
-        let cut = self.sampling.top_p < 1.0 || self.sampling.top_k > 0;
-        if self.admission.audit && cut {
-            let (field, found) = ("admission.audit", "true".to_owned());
-            let rule = "with top_p below 1 or top_k above 0 draws at the cut differ between machines, and honest nodes would be refused: leave both as they are, or set it to false";
-            return Err(OptionError::Setting { field, found, rule }.into());
-        }
-        self.admission.validate(self.sampling.temperature)?;
-        self.buffer.validate(groups)?;
-        self.snapshot.validate()?;
-        self.checkpoints.validate()?;
-        let updates = self.staleness()?.period().saturating_mul(self.checkpoints.keep as u64 + 1);
-        if updates > MAX_JOURNALED_BATCHES as u64 {
-            let (field, found) = ("checkpoints.keep", self.checkpoints.keep as u64);
-            let rule = "(keep + 1) times the period of [staleness], one checkpoint each, has to be 4096 updates or fewer: their batches are kept to go on from the oldest of them";
-            return Err(OptionError::Number { field, found, rule }.into());
-        }
-        self.fleet.validate()?;
-        self.warmup.as_ref().map_or(Ok(()), |warmup| Ok(warmup.validate()?))
-    }
-
-    /// Refuses what would be looked at by nobody.
-    fn validate_unused(&self) -> Result<(), RunFileError> {
-        if self.model.tiny.is_some() && self.model.chat.is_some() {
-            let found = self.model.chat.unwrap_or_default().to_string();
-            let rule = "a model of [model.tiny] has no chat template: leave it out";
-            return Err(OptionError::Setting { field: "model.chat", found, rule }.into());
-        }
-        let is_made_of_file =
-            |name: &str| wasm::asks_for_module(name) || from_files().any(|task| task == name);
-        match self.data.keys().find(|name| !is_made_of_file(name)) {
-            Some(name) => {
-                let known = from_files().collect::<Vec<_>>().join(", ");
-                Err(RunFileError::Data { name: name.clone(), known })
-            }
-            None => Ok(()),
-        }
     }
 
     /// The file that a task is made of, if the run file names one.

@@ -27,6 +27,11 @@ pub enum OptionError {
     },
 }
 
+/// What was refused among these checks, in their order.
+pub(crate) fn refused<E>(checks: impl IntoIterator<Item = Result<(), E>>) -> Vec<E> {
+    checks.into_iter().filter_map(Result::err).collect()
+}
+
 /// Refuses 0 for `field`, as [`OptionError::Number`].
 pub(crate) fn above_zero(field: &'static str, found: u64) -> Result<(), OptionError> {
     let rule = "it has to be at least 1";

@@ -5,7 +5,7 @@ use crate::training::lr_schedule::ScheduleError;
 use crate::training::objective::ObjectiveError;
 use crate::training::optimizer::OptimizerError;
 use echo_protocol::run::staleness::StalenessError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is wrong with a run file.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,22 @@ pub enum RunFileError {
         path: PathBuf,
         /// Line, field and what is allowed.
         cause: String,
+    },
+    /// A setting of the command line that no run file could have.
+    #[error("--set {setting}: {cause}")]
+    Set {
+        /// The setting, as it was given.
+        setting: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// More than one setting is wrong.
+    #[error("run file {path} has {} problems:{}", .problems.len(), listed(.problems))]
+    Several {
+        /// The run file's path, as it was given.
+        path: PathBuf,
+        /// Each of them; two or more.
+        problems: Vec<RunFileError>,
     },
     /// Neither or both sources of a model.
     #[error(
@@ -64,4 +80,19 @@ pub enum RunFileError {
     /// A number of `[train.schedule]` is out of its domain.
     #[error("[train.schedule]: {0}")]
     Schedule(#[from] ScheduleError),
+}
+
+impl RunFileError {
+    /// Refuses the run file at `path` for all these problems, if there are any.
+    pub(super) fn all(path: &Path, mut problems: Vec<Self>) -> Result<(), Self> {
+        match problems.len() {
+            0 => Ok(()),
+            1 => Err(problems.remove(0)),
+            _ => Err(Self::Several { path: path.to_owned(), problems }),
+        }
+    }
+}
+
+fn listed(problems: &[RunFileError]) -> String {
+    problems.iter().map(|problem| format!("\n- {problem}")).collect()
 }

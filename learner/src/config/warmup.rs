@@ -1,6 +1,6 @@
 //! `[warmup]`
 
-use crate::common::option_error::{OptionError, above_zero, setting};
+use crate::common::option_error::{OptionError, above_zero, refused, setting};
 use serde::{Deserialize, Serialize};
 
 /// `[warmup]`: supervised updates on the tasks' own solutions.
@@ -19,14 +19,17 @@ pub struct WarmupSection {
 }
 
 impl WarmupSection {
-    pub(super) fn validate(&self) -> Result<(), OptionError> {
-        above_zero("warmup.updates", self.updates)?;
-        above_zero("warmup.batch", self.batch as u64)?;
+    /// What is outside its domain.
+    pub(super) fn problems(&self) -> Vec<OptionError> {
         let rate = self.learning_rate;
         let right = rate > 0.0 && rate.is_finite();
-        setting("warmup.learning_rate", rate, right, "it has to be above 0, and finite")?;
         let goal = self.until_accuracy.unwrap_or(1.0);
         let rule = "it is a share of right answers: above 0, at most 1";
-        setting("warmup.until_accuracy", goal, goal > 0.0 && goal <= 1.0, rule)
+        refused([
+            above_zero("warmup.updates", self.updates),
+            above_zero("warmup.batch", self.batch as u64),
+            setting("warmup.learning_rate", rate, right, "it has to be above 0, and finite"),
+            setting("warmup.until_accuracy", goal, goal > 0.0 && goal <= 1.0, rule),
+        ])
     }
 }

@@ -1,6 +1,6 @@
 //! `[fleet]`
 
-use crate::common::option_error::{OptionError, above_zero};
+use crate::common::option_error::{OptionError, above_zero, refused};
 use echo_protocol::wire::rate::BytesPerSec;
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +24,11 @@ impl Default for FleetSection {
 }
 
 impl FleetSection {
-    pub(crate) fn validate(&self) -> Result<(), OptionError> {
-        above_zero("fleet.lease_s", self.lease_s)?;
-        above_zero("fleet.orders_per_node", u64::from(self.orders_per_node))
+    /// Numbers that are 0.
+    pub(crate) fn problems(&self) -> Vec<OptionError> {
+        refused([
+            above_zero("fleet.lease_s", self.lease_s),
+            above_zero("fleet.orders_per_node", u64::from(self.orders_per_node)),
+        ])
     }
 }

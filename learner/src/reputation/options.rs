@@ -1,6 +1,6 @@
 //! `[record]`
 
-use crate::common::option_error::OptionError;
+use crate::common::option_error::{OptionError, above_zero, refused, setting};
 use crate::reputation::RecordConfig;
 use serde::{Deserialize, Serialize};
 
@@ -32,18 +32,15 @@ impl Default for RecordSection {
 }
 
 impl RecordSection {
-    /// Refuses times of 0, and a floor that is not above 0 and at most 1.
-    pub(crate) fn validate(&self) -> Result<(), OptionError> {
-        let times = [("record.half_life_h", self.half_life_h), ("record.suspension_s", self.suspension_s)];
-        if let Some((field, found)) = times.into_iter().find(|(_, found)| *found == 0) {
-            return Err(OptionError::Number { field, found, rule: "it has to be at least 1" });
-        }
-        if self.recheck_floor > 0.0 && self.recheck_floor <= 1.0 {
-            return Ok(());
-        }
-        let (field, found) = ("record.recheck_floor", self.recheck_floor.to_string());
+    /// Times of 0, and a floor that is not above 0 and at most 1.
+    pub(crate) fn problems(&self) -> Vec<OptionError> {
+        let floor = self.recheck_floor;
         let rule = "it has to be above 0 and at most 1: whoever is never looked at again may lie";
-        Err(OptionError::Setting { field, found, rule })
+        refused([
+            above_zero("record.half_life_h", self.half_life_h),
+            above_zero("record.suspension_s", self.suspension_s),
+            setting("record.recheck_floor", floor, floor > 0.0 && floor <= 1.0, rule),
+        ])
     }
 
     /// The same for the record.

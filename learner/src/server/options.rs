@@ -30,24 +30,21 @@ pub struct NetworkSection {
 }
 
 impl NetworkSection {
-    pub(crate) fn validate(&self) -> Result<(), OptionError> {
+    /// Addresses that are none, and a key for a list that is not named.
+    pub(crate) fn problems(&self) -> Vec<OptionError> {
+        let mut problems = Vec::new();
         for (field, addresses) in [("network.listen", &self.listen), ("network.external", &self.external)] {
-            if let Some(wrong) = addresses.iter().find(|text| text.parse::<Multiaddr>().is_err()) {
+            for wrong in addresses.iter().filter(|text| text.parse::<Multiaddr>().is_err()) {
                 let rule = "it has to be a multiaddress, such as /ip4/0.0.0.0/tcp/4001";
-                return Err(OptionError::Setting { field, found: format!("{wrong:?}"), rule });
+                problems.push(OptionError::Setting { field, found: format!("{wrong:?}"), rule });
             }
         }
-        match &self.list_key {
-            Some(key) if self.peers.is_none() => {
-                let (field, found) = ("network.list_key", format!("{key:?}"));
-                Err(OptionError::Setting {
-                    field,
-                    found,
-                    rule: "it says who signed `peers`, which is not set",
-                })
-            }
-            _ => Ok(()),
+        if let Some(key) = self.list_key.as_ref().filter(|_| self.peers.is_none()) {
+            let (field, found) = ("network.list_key", format!("{key:?}"));
+            let rule = "it says who signed `peers`, which is not set";
+            problems.push(OptionError::Setting { field, found, rule });
         }
+        problems
     }
 }
 

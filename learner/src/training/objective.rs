@@ -97,13 +97,22 @@ impl Objective {
     /// # Errors
     /// [`ObjectiveError::Setting`] names the setting and its domain.
     pub fn validate(&self) -> Result<(), ObjectiveError> {
-        self.advantage.validate()?;
-        self.ratio.validate()?;
-        self.surrogate.validate()?;
-        self.correction.map_or(Ok(()), |part| part.validate())?;
-        self.kl.map_or(Ok(()), |part| part.validate())?;
-        self.echo_clip.map_or(Ok(()), |part| part.validate())?;
-        error::finite_from_zero("entropy_bonus", self.entropy_bonus)
+        self.problems().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Of every part the first setting that is outside its domain.
+    #[must_use]
+    pub fn problems(&self) -> Vec<ObjectiveError> {
+        let parts = [
+            self.advantage.validate(),
+            self.ratio.validate(),
+            self.surrogate.validate(),
+            self.correction.map_or(Ok(()), |part| part.validate()),
+            self.kl.map_or(Ok(()), |part| part.validate()),
+            self.echo_clip.map_or(Ok(()), |part| part.validate()),
+            error::finite_from_zero("entropy_bonus", self.entropy_bonus),
+        ];
+        parts.into_iter().filter_map(Result::err).collect()
     }
 
     /// Whether anything is measured against the policy at the start of the step ([`Known::proximal`]).

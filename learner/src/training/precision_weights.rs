@@ -1,6 +1,6 @@
 //! `[train.precision_weight]`
 
-use crate::common::option_error::OptionError;
+use crate::common::option_error::{OptionError, refused, setting};
 use echo_policy::model::precision::Precision;
 use echo_protocol::run::precision::PrecisionName;
 use serde::{Deserialize, Serialize};
@@ -37,19 +37,17 @@ impl PrecisionWeights {
         }
     }
 
-    pub(crate) fn validate(&self) -> Result<(), OptionError> {
+    /// Weights that are not 0 to 1.
+    pub(crate) fn problems(&self) -> Vec<OptionError> {
         let weights = [
             ("train.precision_weight.bf16", self.bf16),
             ("train.precision_weight.int8", self.int8),
             ("train.precision_weight.int4", self.int4),
         ];
-        match weights.into_iter().find(|(_, weight)| !(0.0..=1.0).contains(weight)) {
-            Some((field, weight)) => {
-                let rule = "it has to be 0 to 1, which is what f32 weighs";
-                Err(OptionError::Setting { field, found: weight.to_string(), rule })
-            }
-            None => Ok(()),
-        }
+        let rule = "it has to be 0 to 1, which is what f32 weighs";
+        let checked =
+            weights.map(|(field, weight)| setting(field, weight, (0.0..=1.0).contains(&weight), rule));
+        refused(checked)
     }
 }
 
@@ -62,9 +60,9 @@ mod tests {
         let weights: PrecisionWeights = toml::from_str("bf16 = 0.5\nint4 = 0").unwrap();
         let of = |name: &str| weights.of(&PrecisionName::try_from(name.to_owned()).unwrap());
         assert_eq!(["f32", "bf16", "int8", "int4", "fp8"].map(of), [1.0, 0.5, 1.0, 0.0, 0.0]);
-        assert!(weights.validate().is_ok());
+        assert!(weights.problems().is_empty());
         for wrong in ["bf16 = -0.1", "int8 = 1.5", "int4 = nan"] {
-            assert!(toml::from_str::<PrecisionWeights>(wrong).unwrap().validate().is_err(), "{wrong}");
+            assert!(toml::from_str::<PrecisionWeights>(wrong).unwrap().problems().len() == 1, "{wrong}");
         }
         assert!(toml::from_str::<PrecisionWeights>("f32 = 0.5").is_err());
     }

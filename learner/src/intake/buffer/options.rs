@@ -29,17 +29,19 @@ impl BufferSection {
         BufferLimits { max_bytes, max_groups, ..BufferLimits::default() }
     }
 
-    pub(crate) fn validate(&self, groups_per_update: usize) -> Result<(), OptionError> {
+    /// What is outside its domain, beside batches of so many groups.
+    pub(crate) fn problems(&self, groups_per_update: usize) -> Vec<OptionError> {
+        let mut problems = Vec::new();
         if self.max_groups < groups_per_update {
             let (field, found) = ("buffer.max_groups", self.max_groups as u64);
             let rule = "less than train.groups_per_update: no batch would ever come together";
-            return Err(OptionError::Number { field, found, rule });
+            problems.push(OptionError::Number { field, found, rule });
         }
         if self.max_bytes < MAX_VALUE_BYTES as u64 {
             let (field, found) = ("buffer.max_bytes", self.max_bytes);
             let rule = "it has to be at least 16777216, for the largest group";
-            return Err(OptionError::Number { field, found, rule });
+            problems.push(OptionError::Number { field, found, rule });
         }
-        Ok(())
+        problems
     }
 }

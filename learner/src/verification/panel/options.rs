@@ -30,8 +30,8 @@ impl Default for VerifySection {
 }
 
 impl VerifySection {
-    /// Refuses an n above 16, a k above n, and times outside of 1 to 15 seconds.
-    pub(crate) fn validate(&self) -> Result<(), OptionError> {
+    /// An n above 16, a k above n, and times outside of 1 to 15 seconds.
+    pub(crate) fn problems(&self) -> Vec<OptionError> {
         let most = self.n.min(MAX_MEMBERS);
         let checks = [
             ("verify.n", self.n as u64, self.n <= MAX_MEMBERS, "it has to be at most 16; 0 asks no verifier"),
@@ -48,10 +48,8 @@ impl VerifySection {
                 "it has to be 1 to 15: nodes take a learner for dead that answers nothing for 20 seconds",
             ),
         ];
-        match checks.into_iter().find(|(_, _, holds, _)| !holds) {
-            Some((field, found, _, rule)) => Err(OptionError::Number { field, found, rule }),
-            None => Ok(()),
-        }
+        let wrong = checks.into_iter().filter(|(_, _, holds, _)| !holds);
+        wrong.map(|(field, found, _, rule)| OptionError::Number { field, found, rule }).collect()
     }
 
     /// The same for the panel.
