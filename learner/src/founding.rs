@@ -22,7 +22,7 @@ mod tasks;
 pub mod warmup;
 
 use crate::common::workload::Workload;
-use crate::config::RunConfig;
+use crate::config::{RunConfig, Setting};
 use crate::founding::audit_memory::check_room;
 use crate::founding::warmup::warm_up;
 use crate::storage::atomic_file::write_whole;
@@ -257,13 +257,25 @@ fn read_charter(path: &Path) -> Result<Signed<Charter>, PrepareError> {
 /// # Errors
 /// When another learner works there, or the run cannot be read or is not this directory's.
 pub fn find(path: &Path) -> Result<Founded, PrepareError> {
+    find_with(path, &[])
+}
+
+/// The same with settings from the command line, which replace those of the run file until the process ends.
+///
+/// # Errors
+/// As [`find`], and when there is no such setting.
+pub fn find_with(path: &Path, settings: &[Setting]) -> Result<Founded, PrepareError> {
     let dir = RunDir::new(path);
     if !dir.charter().exists() {
         check_remains(&dir)?;
         return Err(PrepareError::NotARun(path.to_owned()));
     }
     let lock = lock(&dir)?;
-    let FoundedRun { dir, config, charter, workload } = read(path)?;
+    let FoundedRun { dir, mut config, charter, workload } = read(path)?;
+    if !settings.is_empty() {
+        config = RunConfig::load_with(&dir.config(), settings)?;
+        config.run.dir = path.to_owned();
+    }
     let key = dir.key()?;
     let (found, named) = (key.public(), workload.charter.learner);
     if found != named {

@@ -6,8 +6,8 @@ use crate::config::{RunConfig, RunFileError, TinySection};
 use echo_policy::model::config::{ModelConfig, ModelConfigError as ModelError};
 use echo_policy::model::weights::{DType, Weights};
 use echo_policy::text::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, Tokenizer};
-use echo_protocol::run::charter::{Charter, TokenizerSpec};
-use echo_protocol::wire::identity::NodeKey;
+use echo_protocol::run::charter::{Charter, TaskSpec, TokenizerSpec};
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::time::UnixMillis;
 use echo_sandbox::rollout::mix::TaskMix;
 use std::path::{Path, PathBuf};
@@ -54,23 +54,49 @@ impl StartingPoint {
         key: &NodeKey,
         created: UnixMillis,
     ) -> Result<Charter, PrepareError> {
-        let longest = u32::try_from(tasks.mix.longest_answer()).unwrap_or(u32::MAX);
-        Ok(Charter {
-            name: config.run.name.clone(),
-            learner: key.public(),
-            created,
+        let made_of = CharterParts {
             model: self.model.to_json(DType::F32),
             tokenizer: self.tokenizer.clone(),
             tasks: tasks.specs.clone(),
-            group_size: config.sampling.group_size,
-            sampling: config.sampling.charter(longest),
-            staleness: config.staleness()?,
-            snapshot_type: config.snapshot.dtype,
-            chunk_bytes: config.snapshot.chunk_bytes,
-            precisions: config.admission.precisions.clone(),
-            takeover: config.sampling.takeover,
-        })
+            longest: tasks.mix.longest_answer(),
+        };
+        Ok(charter_of(config, made_of, key.public(), created)?)
     }
+}
+
+/// What a charter has of model and tasks.
+pub(super) struct CharterParts {
+    /// The model's `config.json`.
+    pub(super) model: String,
+    pub(super) tokenizer: TokenizerSpec,
+    pub(super) tasks: Vec<TaskSpec>,
+    /// The longest answer of the tasks, in tokens.
+    pub(super) longest: usize,
+}
+
+/// The charter that a run of `config` is founded with. Everything that a charter fixes is taken from
+/// the run file here: `overruled` compares what this makes with the charter of a run.
+pub(super) fn charter_of(
+    config: &RunConfig,
+    parts: CharterParts,
+    learner: PublicKey,
+    created: UnixMillis,
+) -> Result<Charter, RunFileError> {
+    Ok(Charter {
+        name: config.run.name.clone(),
+        learner,
+        created,
+        model: parts.model,
+        tokenizer: parts.tokenizer,
+        tasks: parts.tasks,
+        group_size: config.sampling.group_size,
+        sampling: config.sampling.charter(u32::try_from(parts.longest).unwrap_or(u32::MAX)),
+        staleness: config.staleness()?,
+        snapshot_type: config.snapshot.dtype,
+        chunk_bytes: config.snapshot.chunk_bytes,
+        precisions: config.admission.precisions.clone(),
+        takeover: config.sampling.takeover,
+    })
 }
 
 /// The model of `[model.tiny]` over the character tokenizer.
