@@ -110,10 +110,22 @@ pub trait Task: Debug + Send + Sync {
         None
     }
 
+    /// What whoever founds a run on the task should know of its file: rows that are left out, as no
+    /// answer could earn on them, or answers that are all the same. One text each; may be several lines.
+    fn remarks(&self) -> &[String] {
+        &[]
+    }
+
     /// The characters of all prompts and solutions, where a file brings them: a character tokenizer
     /// is made for them. Procedural tasks stay within what every one of them has.
     fn alphabet(&self) -> BTreeSet<char> {
         BTreeSet::new()
+    }
+
+    /// The prompts of all rows, those to train on first, where a file brings them: whoever has a tokenizer
+    /// counts their tokens. Procedural tasks have no rows.
+    fn prompts(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// The most bytes that a prompt can have.

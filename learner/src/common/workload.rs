@@ -1,6 +1,7 @@
 //! What a charter means in terms of tokens and rewards: the model's form, the tokenizer and the task mix.
 
 mod element_type;
+pub mod lengths;
 
 use echo_policy::generation::SampleRequest;
 use echo_policy::model::config::ModelConfig;
@@ -69,14 +70,15 @@ pub enum WorkloadError {
     },
     /// A prompt and a response do not fit.
     #[error(
-        "task {task}: up to {read} characters of prompt and environment and a response of {response} tokens do not fit the model's {positions} positions: \
-         set [model.tiny] positions to at least {}, or take a model that has them; [sampling] max_new_tokens bounds the response",
+        "task {task}: up to {read} tokens of prompt and environment and a response of {response} tokens do not fit the model's {positions} positions: \
+         {}; or take a model that has them, or set [model.tiny] positions to at least {}",
+        lengths::shorter(*.read, *.positions),
         .read.saturating_add(*.response)
     )]
     TooLong {
         /// The task that gives most to read.
         task: &'static str,
-        /// Longest prompt, and what is heard after it, in characters.
+        /// Longest prompt, and what is heard after it, in tokens.
         read: usize,
         /// Longest response in tokens.
         response: usize,
@@ -102,11 +104,16 @@ impl Workload {
         };
         let end = tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
         let mix = Arc::new(TaskMix::new(&charter.tasks, files)?);
-        let (read, task) = mix.longest_read(tokenizer.around());
+        let (read, _) = mix.longest_read(tokenizer.around());
         let response = charter.sampling.max_new_tokens as usize;
         let positions = model.max_position_embeddings;
         if read.saturating_add(response) > positions {
-            return Err(WorkloadError::TooLong { task, read, response, positions });
+            // Bytes bound tokens from above: what does not fit by them may fit when it is counted.
+            let counted = lengths::of(&mix, &tokenizer);
+            let (task, read) = (counted.task, counted.read());
+            if read.saturating_add(response) > positions {
+                return Err(WorkloadError::TooLong { task, read, response, positions });
+            }
         }
         let workload = Self { run, charter, model, tokenizer, mix, end, newlines: OnceLock::new() };
         match workload.foreign_token() {

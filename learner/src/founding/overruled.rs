@@ -135,7 +135,7 @@ fn setting(path: &[String]) -> String {
         ["name", ..] => "[run] name".to_owned(),
         ["model", ..] => "[model]".to_owned(),
         ["tokenizer", ..] => "[model] chat".to_owned(),
-        ["tasks", .., "data"] => "[data]".to_owned(),
+        ["tasks", _, "data", ..] => "[data]".to_owned(),
         ["tasks", ..] => "task".to_owned(),
         [key @ ("group_size" | "takeover"), ..] => format!("[sampling] {key}"),
         ["snapshot_type", ..] => "[snapshot] dtype".to_owned(),

@@ -299,6 +299,12 @@ impl Task for CodeTask {
         characters
     }
 
+    fn prompts(&self) -> Vec<String> {
+        let held_out = self.held_out.iter().filter(|task| task.rows.held_out_from(&self.rows) > 0);
+        let rows = self.rows.iter().chain(held_out.flat_map(|task| task.rows.iter()));
+        rows.map(|row| row.prompt.clone()).collect()
+    }
+
     fn longest_prompt(&self) -> usize {
         self.longest_prompt
     }

@@ -166,6 +166,12 @@ impl Task for MathProblems {
         characters
     }
 
+    fn prompts(&self) -> Vec<String> {
+        let held_out = self.held_out.iter().filter(|task| task.rows.held_out_from(&self.rows) > 0);
+        let rows = self.rows.iter().chain(held_out.flat_map(|task| task.rows.iter()));
+        rows.map(|row| format!("{}\n", row.question)).collect()
+    }
+
     fn longest_prompt(&self) -> usize {
         self.longest_prompt
     }
@@ -188,6 +194,18 @@ mod tests {
 
     fn task() -> MathProblems {
         MathProblems::new(MathConfig::default(), ROWS.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn all_rows_give_their_prompts_once() {
+        let prompts = task().prompts();
+        assert_eq!(prompts.len(), 3, "none is held out of so few");
+        assert!(prompts.contains(&"2^3?\n".to_owned()), "{prompts:?}");
+        let many: String =
+            (0..20).map(|n| format!("{{\"question\": \"{n}?\", \"answer\": \"2\"}}\n")).collect();
+        let task = MathProblems::new(MathConfig::default(), many.as_bytes()).unwrap();
+        let prompts: BTreeSet<String> = task.prompts().into_iter().collect();
+        assert_eq!((prompts.len(), task.held_out_rows()), (20, Some(2)));
     }
 
     /// A seed of each question.
