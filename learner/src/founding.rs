@@ -4,6 +4,7 @@
 //! keeps), `intake`, `storage` and `common`.
 //!
 //! ```text
+//! run file ─> examination: all that is wrong, and what is odd (sanity, room); nothing is written
 //! run file ─> claim: the directory's lock
 //!     └─ found
 //!          ├─ tasks, start     files, model, tokenizer, weights
@@ -15,8 +16,11 @@
 
 pub mod audit_memory;
 mod error;
+pub mod examination;
 mod limits;
 mod overruled;
+pub mod room;
+pub mod sanity;
 mod start;
 mod tasks;
 pub mod warmup;
@@ -89,6 +93,20 @@ pub fn claim(config: &RunConfig) -> Result<ClaimedRunDir, PrepareError> {
     Ok(ClaimedRunDir { dir, lock })
 }
 
+/// Looks whether [`claim`] would work, and makes nothing.
+///
+/// # Errors
+/// As [`claim`].
+pub(crate) fn claimable(config: &RunConfig) -> Result<(), PrepareError> {
+    let dir = RunDir::new(&config.run.dir);
+    if dir.charter().exists() {
+        return Err(PrepareError::Exists(dir.path().to_owned()));
+    }
+    check_remains(&dir)?;
+    // Whoever works there has made it.
+    if dir.is_locked_by_somebody() { Err(PrepareError::Busy(dir.path().to_owned())) } else { Ok(()) }
+}
+
 /// A directory that has come to something and has no charter has lost it: a run that is founded there would
 /// write over the rest.
 fn check_remains(dir: &RunDir) -> Result<(), PrepareError> {
@@ -122,13 +140,36 @@ impl ClaimedRunDir {
     /// # Errors
     /// When the run file asks for something that cannot be had, or the directory cannot be written.
     pub fn found(self, config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Founded, PrepareError> {
+        let tasks = Tasks::read(config)?;
+        tasks.check(config)?;
+        self.found_on(tasks, config, progress)
+    }
+
+    /// The same for a run that has been examined: the tasks' solutions are not tried again.
+    ///
+    /// # Errors
+    /// As [`ClaimedRunDir::found`].
+    pub fn found_examined(
+        self,
+        config: &RunConfig,
+        progress: impl FnMut(u64, f64),
+    ) -> Result<Founded, PrepareError> {
+        self.found_on(Tasks::read(config)?, config, progress)
+    }
+
+    fn found_on(
+        self,
+        tasks: Tasks,
+        config: &RunConfig,
+        progress: impl FnMut(u64, f64),
+    ) -> Result<Founded, PrepareError> {
         let Self { dir, lock } = self;
         let text = run_file(config)?;
         // A device that is not there is reported before anything is made.
         config.train.device.open(config.train.compute)?;
         let key = dir.key()?;
         let Beginning { charter, workload, tasks, weights, files } =
-            begin(config, &key, clock::wall(), progress)?;
+            begin_on(tasks, config, &key, clock::wall(), progress)?;
         if dir.start().exists() {
             fs::remove_dir_all(dir.start()).map_err(io_error(&dir.start()))?;
         }
@@ -192,12 +233,18 @@ pub(crate) fn begin(
     progress: impl FnMut(u64, f64),
 ) -> Result<Beginning, PrepareError> {
     let tasks = Tasks::read(config)?;
-    tasks.mix.tasks().try_for_each(|task| task.try_solutions())?;
-    if config.warmup.is_some()
-        && let Some(task) = tasks.mix.tasks().find(|task| !task.knows_solutions())
-    {
-        return Err(PrepareError::NoSolutions(task.name()));
-    }
+    tasks.check(config)?;
+    begin_on(tasks, config, key, created, progress)
+}
+
+/// The same with tasks that were read before, and whose solutions were tried.
+fn begin_on(
+    tasks: Tasks,
+    config: &RunConfig,
+    key: &NodeKey,
+    created: UnixMillis,
+    progress: impl FnMut(u64, f64),
+) -> Result<Beginning, PrepareError> {
     let start = StartingPoint::of(config, &tasks.mix)?;
     let files = start.files.as_deref().unwrap_or(Path::new(""));
     let charter = Signed::sign(&start.charter(config, &tasks, key, created)?, key)?;

@@ -72,6 +72,13 @@ impl Tasks {
         Ok(Self { specs, files, mix })
     }
 
+    /// Tries all solutions that the tasks show, and whether there are any where a warm-up needs them.
+    pub(super) fn check(&self, config: &RunConfig) -> Result<(), PrepareError> {
+        self.mix.tasks().try_for_each(|task| task.try_solutions())?;
+        let ignorant = self.mix.tasks().find(|task| config.warmup.is_some() && !task.knows_solutions());
+        ignorant.map_or(Ok(()), |task| Err(PrepareError::NoSolutions(task.name())))
+    }
+
     /// Writes the files into the run directory.
     pub(super) fn keep(&self, dir: &RunDir) -> Result<(), PrepareError> {
         fs::create_dir_all(dir.tasks()).map_err(io_error(&dir.tasks()))?;

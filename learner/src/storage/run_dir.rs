@@ -140,4 +140,10 @@ impl RunDir {
     pub fn lock(&self) -> Result<RunLock, LockError> {
         DirectoryLock::take(&self.0).map(|lock| RunLock { _held: Arc::new(lock) })
     }
+
+    /// Whether another process works there. Nothing is made: a directory without a lock has nobody.
+    #[must_use]
+    pub fn is_locked_by_somebody(&self) -> bool {
+        DirectoryLock::is_taken(&self.0)
+    }
 }

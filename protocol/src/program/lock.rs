@@ -38,6 +38,18 @@ impl DirectoryLock {
             Err(TryLockError::Error(error)) => Err(error.into()),
         }
     }
+
+    /// Whether another process holds the lock. Nothing is made: a directory without the lock's file has nobody.
+    #[must_use]
+    pub fn is_taken(directory: &Path) -> bool {
+        let Ok(file) = File::options().write(true).open(directory.join(FILE)) else { return false };
+        match file.try_lock() {
+            Ok(()) => drop(Self { file }),
+            Err(TryLockError::WouldBlock) => return true,
+            Err(TryLockError::Error(_)) => {}
+        }
+        false
+    }
 }
 
 impl Drop for DirectoryLock {
@@ -58,11 +70,14 @@ mod tests {
     fn a_second_process_is_kept_out_until_the_first_is_gone() {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().join("new");
+        assert!(!DirectoryLock::is_taken(&directory) && !directory.exists());
         let first = DirectoryLock::take(&directory).unwrap();
+        assert!(DirectoryLock::is_taken(&directory));
         assert!(matches!(DirectoryLock::take(&directory), Err(LockError::Held)));
         // As a program has it that is just being started.
         let copy = first.file.try_clone().unwrap();
         drop(first);
+        assert!(!DirectoryLock::is_taken(&directory));
         DirectoryLock::take(&directory).unwrap();
         drop(copy);
     }

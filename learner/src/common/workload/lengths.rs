@@ -83,7 +83,7 @@ mod tests {
 
         let (workload, _) = testing::two_turns();
         let found = super::of(&workload.mix, &workload.tokenizer);
-        assert_eq!((found.prompt, found.heard), ("guess 1-3:".len(), "higher:".len()));
+        assert_eq!((found.prompt, found.heard), ("guess 10-20:".len(), "higher:".len()));
         assert_eq!(found.counted, 0);
     }
 
