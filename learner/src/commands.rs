@@ -6,6 +6,8 @@
 //! cli ─> main
 //!   run, resume   preflight ─> founding ─> run::daemon
 //!   publish       the network of a run around policies that are there already
+//!   check         all that is wrong with a run file, before anything is computed
+//!   init          a run file to begin with
 //!   warmup        the starting policy alone
 //!   export        the policy of a checkpoint
 //!   prefilter     which rows of a task's file are worth asking
@@ -14,10 +16,13 @@
 //! ```
 
 pub mod bench;
+pub mod check;
 pub mod cli;
 pub mod export;
+pub mod init;
 pub mod peers;
 pub mod prefilter;
 pub mod preflight;
 pub mod publish;
+pub mod settings;
 pub mod warmup;

@@ -6,9 +6,11 @@
 use anyhow::Context;
 use clap::Parser;
 use echo_learner::commands::cli::{Cli, LearnerCommand};
-use echo_learner::commands::{bench, export, prefilter, preflight, publish, warmup};
-use echo_learner::config::RunConfig;
+use echo_learner::commands::settings::SettingsArgs;
+use echo_learner::commands::{bench, check, export, init, prefilter, preflight, publish, warmup};
+use echo_learner::config::{RunConfig, Setting};
 use echo_learner::founding;
+use echo_learner::founding::examination::examine;
 use echo_learner::run::{capacity, daemon};
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::training::objective::{ObjectiveChoice, Preset};
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_EVERY_MS) };
     match act(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
+        // The report has said it.
+        Err(error) if error.is::<check::Unsound>() => ExitCode::from(2),
         Err(error) => {
             note(&format!("echo-learner: {}", with_causes(&*error)));
             ExitCode::FAILURE
@@ -63,38 +67,45 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         preflight::threads()?;
     }
     match cli.command {
-        LearnerCommand::Run { config: file } => {
-            let signals = listen()?;
-            let config = RunConfig::load(&file)?;
-            warn(&capacity::warnings(&config, &config.staleness()?));
-            work(found(&config, &file)?, &signals)
+        LearnerCommand::Init(plan) => init::init(&plan),
+        LearnerCommand::Check { plan, settings } => {
+            listen()?;
+            check::check(&plan, &settings)
         }
-        LearnerCommand::Resume { dir } => {
+        LearnerCommand::Run { config: file, settings } => {
             let signals = listen()?;
-            let founded = founding::find(&dir)?;
+            work(found(&settings.read(&file)?, &file)?, &signals)
+        }
+        LearnerCommand::Resume { dir, updates, mut settings } => {
+            let signals = listen()?;
+            settings.settings.extend(updates.map(|updates| Setting::new(&["run", "updates"], updates)));
+            let founded = founding::find_with(&dir, &settings.settings)?;
+            say_settings(&settings, &founded.dir);
             warn(&capacity::warnings(&founded.config, &founded.workload.charter.staleness));
             warn(&founding::overruled(&founded.config, &founded.workload));
             preflight::resuming(&founded.config, &founded.dir.config())?;
             work(founded, &signals)
         }
         LearnerCommand::Export(plan) => export(&plan),
-        LearnerCommand::Warmup { config, output } => {
+        LearnerCommand::Warmup { config, output, settings } => {
             listen()?;
-            warmup::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
+            warmup::warm_up_only(&settings.load(&config)?, &output, report_warmup)
         }
-        LearnerCommand::Prefilter { config, plan } => {
+        LearnerCommand::Prefilter { config, plan, settings } => {
             listen()?;
-            prefilter::prefilter(&RunConfig::load(&config)?, &plan).map(drop)
+            prefilter::prefilter(&settings.load(&config)?, &plan).map(drop)
         }
-        LearnerCommand::Bench { config, plan } => {
+        LearnerCommand::Bench { config, plan, settings } => {
             listen()?;
-            bench::run(&RunConfig::load(&config)?, &plan)
+            bench::run(&settings.load(&config)?, &plan)
         }
         LearnerCommand::Objectives { name } => objectives(name.as_deref()),
         LearnerCommand::Metrics => Ok(print(&echo_learner::telemetry::exporters::catalog::table())?),
         LearnerCommand::Peers(command) => echo_learner::commands::peers::run(&command),
         LearnerCommand::Identity { dir } => identity(&dir),
-        LearnerCommand::Publish { config, plan } => publish(&config, &plan),
+        LearnerCommand::Publish { config, plan, settings } => {
+            publish(&settings.load(&config)?, &config, &plan)
+        }
     }
 }
 
@@ -104,10 +115,34 @@ fn listen() -> anyhow::Result<Signals> {
     Signals::listen().context("cannot listen for signals")
 }
 
+/// Founds a run when everything that can be examined is right: a warm-up takes minutes to hours.
 fn found(config: &RunConfig, file: &Path) -> anyhow::Result<founding::Founded> {
-    let claim = founding::claim(config)?;
-    tokio::runtime::Runtime::new()?.block_on(preflight::founding(config, file))?;
-    Ok(claim.found(config, report_warmup)?)
+    // A directory that has a run is told at once. Where settings are wrong, none is made.
+    let claim = match config.validate() {
+        Ok(()) => Some(founding::claim(config)?),
+        Err(_) => None,
+    };
+    let examined = examine(config, claim.as_ref(), true);
+    warn(&examined.warnings);
+    if let Ok(staleness) = config.staleness() {
+        warn(&capacity::warnings(config, &staleness));
+    }
+    tokio::runtime::Runtime::new()?.block_on(preflight::founding(config, file, examined.problems))?;
+    let claim = claim.map_or_else(|| founding::claim(config), Ok)?;
+    Ok(claim.found_examined(config, report_warmup)?)
+}
+
+/// Settings of the command line do not change the run file, and the next `resume` does not know them.
+fn say_settings(settings: &SettingsArgs, dir: &RunDir) {
+    let set: Vec<String> = settings.settings.iter().map(ToString::to_string).collect();
+    if !set.is_empty() {
+        let file = dir.config();
+        tracing::info!(
+            "until this process ends: {}. To keep it, write it into {}",
+            set.join(", "),
+            file.display()
+        );
+    }
 }
 
 fn work(founded: founding::Founded, signals: &Signals) -> anyhow::Result<()> {
@@ -121,12 +156,11 @@ fn export(plan: &export::ExportPlan) -> anyhow::Result<()> {
     Ok(print(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
 }
 
-fn publish(file: &Path, plan: &publish::RehearsalPlan) -> anyhow::Result<()> {
+fn publish(config: &RunConfig, file: &Path, plan: &publish::RehearsalPlan) -> anyhow::Result<()> {
     let signals = listen()?;
-    let config = RunConfig::load(file)?;
-    let claim = founding::claim(&config)?;
-    preflight::publishing(&config, file, &plan.policies)?;
-    let founded = claim.rehearse(&config, plan.first())?;
+    let claim = founding::claim(config)?;
+    preflight::publishing(config, file, &plan.policies)?;
+    let founded = claim.rehearse(config, plan.first())?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(publish::rehearse(founded, plan, &signals))
 }

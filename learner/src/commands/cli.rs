@@ -1,10 +1,13 @@
 //! The command line of `echo-learner`.
 
 use crate::commands::bench;
+use crate::commands::check;
 use crate::commands::export;
+use crate::commands::init;
 use crate::commands::peers;
 use crate::commands::prefilter;
 use crate::commands::publish::RehearsalPlan;
+use crate::commands::settings::SettingsArgs;
 use crate::training::device::BUILT_IN;
 use clap::{Parser, Subcommand};
 use echo_protocol::program::version::version;
@@ -59,8 +62,13 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 
 const EXAMPLES: &str = "\
 Examples:
+  echo-learner init --model hf:Qwen/Qwen3-0.6B --task math --data rows.jsonl
+                                            write a run file with comments
+  echo-learner check run.toml               all that is wrong or odd, before anything is computed
   echo-learner run --config run.toml        found a run and train
   echo-learner resume runs/addition         go on with it
+  echo-learner resume runs/addition --updates 900
+                                            go on further than the run file says
   echo-learner export runs/addition --output policy
                                             write the newest checkpoint's policy, while the run goes on
   echo-learner warmup --config run.toml --output start
@@ -103,16 +111,43 @@ A run file, all that is needed for a first run:
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum LearnerCommand {
+    /// Write a run file to begin with: a comment for each setting, and values that fit the model.
+    Init(init::InitPlan),
+    /// Look for all that would keep a run from working, and for what is odd about it.
+    ///
+    /// Addresses, directories, disk and memory, the model's and the tokenizer's vocabulary, the tokens of all
+    /// prompts, solutions that the task's file shows, rates and batches. Nothing is written. Ends with code 2
+    /// if there are problems. `run` does the same first.
+    Check {
+        /// What is checked, and how it is told.
+        #[command(flatten)]
+        plan: check::CheckPlan,
+        /// Settings in place of the file's.
+        #[command(flatten)]
+        settings: SettingsArgs,
+    },
     /// Found a run and train until all updates are made.
     Run {
         /// The run file.
         #[arg(long)]
         config: PathBuf,
+        /// Settings in place of the file's; the run keeps them.
+        #[command(flatten)]
+        settings: SettingsArgs,
     },
     /// Go on with a run after a stop or a crash.
+    ///
+    /// Settings of the command line hold until this process ends: what is to stay is written into the run
+    /// directory's run.toml. What the charter has fixed stays as it is, and is named.
     Resume {
         /// The run directory.
         dir: PathBuf,
+        /// Updates in total, in place of [run] updates.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+        updates: Option<i64>,
+        /// Settings in place of those in DIR/run.toml.
+        #[command(flatten)]
+        settings: SettingsArgs,
     },
     /// Write the policy of a checkpoint as a Hugging Face directory.
     ///
@@ -126,6 +161,9 @@ pub enum LearnerCommand {
         /// Where to write the policy. Must not exist.
         #[arg(long)]
         output: PathBuf,
+        /// Settings in place of the file's.
+        #[command(flatten)]
+        settings: SettingsArgs,
     },
     /// Keep those rows of a task's file that the starting policy answers right now and then (RLAX's
     /// pre-filtering by pass rate).
@@ -141,6 +179,9 @@ pub enum LearnerCommand {
         /// What is filtered, and how.
         #[command(flatten)]
         plan: prefilter::PrefilterPlan,
+        /// Settings in place of the file's.
+        #[command(flatten)]
+        settings: SettingsArgs,
     },
     /// Serve policies to the fleet without training: rehearse a broadcast, or test a fleet's links.
     ///
@@ -153,6 +194,9 @@ pub enum LearnerCommand {
         /// What is published, and when.
         #[command(flatten)]
         plan: RehearsalPlan,
+        /// Settings in place of the file's.
+        #[command(flatten)]
+        settings: SettingsArgs,
     },
     /// Try a run file's model and [train] settings: training steps on tokens that mean nothing.
     ///
@@ -164,6 +208,9 @@ pub enum LearnerCommand {
         /// What is tried.
         #[command(flatten)]
         plan: bench::BenchPlan,
+        /// Settings in place of the file's.
+        #[command(flatten)]
+        settings: SettingsArgs,
     },
     /// Show the objectives that a run file may name, or the parts of one of them.
     ///
@@ -201,6 +248,32 @@ mod tests {
         }
         for right in [LOG, "info", "WARN", "off", "", "echo_learner=debug,info", "echo_learner[span]=trace"] {
             assert_eq!(log_filter(right).unwrap(), right);
+        }
+    }
+
+    #[test]
+    fn settings_are_taken_by_every_command_that_reads_a_run_file() {
+        let commands: [&[&str]; 7] = [
+            &["check", "run.toml"],
+            &["run", "--config", "run.toml"],
+            &["resume", "runs/sums", "--updates", "9"],
+            &["warmup", "--config", "run.toml", "--output", "start"],
+            &["prefilter", "--config", "run.toml", "--output", "rows.jsonl"],
+            &["publish", "run.toml", "--policy", "qwen3"],
+            &["bench", "--config", "run.toml"],
+        ];
+        for command in commands {
+            let with = |setting: &str| {
+                let words = [&["echo-learner"][..], command, &["--set", setting, "--set", "run.seed=1"]];
+                Cli::try_parse_from(words.concat())
+            };
+            assert!(with("run.name=other").is_ok(), "{command:?}");
+            assert!(with("run.name").unwrap_err().to_string().contains("write KEY=VALUE"), "{command:?}");
+        }
+        for wrong in ["0", "-1", "many"] {
+            assert!(
+                Cli::try_parse_from(["echo-learner", "resume", "runs/sums", "--updates", wrong]).is_err()
+            );
         }
     }
 

@@ -41,12 +41,31 @@ impl fmt::Display for LearnerProblems {
 
 impl Error for LearnerProblems {}
 
-/// Looks for what would keep a run of `config`, which was read from `file`, from being founded and trained.
+/// Looks for what would keep a run of `config`, which was read from `file`, from being founded and trained,
+/// beside what was `examined`.
 ///
 /// # Errors
 /// [`LearnerProblems`], all that were found together.
-pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), LearnerProblems> {
-    let mut problems = LearnerProblems::default();
+pub async fn founding(config: &RunConfig, file: &Path, examined: Vec<String>) -> Result<(), LearnerProblems> {
+    let mut problems = before_founding(config, file, examined).await;
+    if problems.0.is_empty() {
+        problems.take(Checkpoints::open(&RunDir::new(&config.run.dir), &config.checkpoints));
+    }
+    problems.into_result()
+}
+
+/// The same, and nothing is made.
+///
+/// # Errors
+/// [`LearnerProblems`], all that were found together.
+pub async fn checking(config: &RunConfig, file: &Path, examined: Vec<String>) -> Result<(), LearnerProblems> {
+    let mut problems = before_founding(config, file, examined).await;
+    problems.take(threads());
+    problems.into_result()
+}
+
+async fn before_founding(config: &RunConfig, file: &Path, examined: Vec<String>) -> LearnerProblems {
+    let mut problems = LearnerProblems(examined);
     problems.take(founding::run_file(config));
     // What `auto` comes to is decided when the device is opened.
     if config.train.device != TrainDevice::Auto {
@@ -55,7 +74,7 @@ pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), LearnerProb
     problems.take(network::listed_peers(config).map_err(Box::<dyn Error>::from));
     problems.addresses(config, file);
     problems.take(store(config).await);
-    problems.into_result()
+    problems
 }
 
 /// Looks for what would keep a run that was founded from being trained on.
@@ -104,16 +123,25 @@ pub fn output(dir: &Path) -> Result<(), ExportError> {
 /// The store of a new run has to answer, and to be empty.
 async fn store(config: &RunConfig) -> Result<(), CheckpointError> {
     let dir = RunDir::new(&config.run.dir);
-    if let Some((store, version)) = Checkpoints::look(&dir, &config.checkpoints)?.occupied().await? {
-        return Err(CheckpointError::Occupied { store, version });
+    match Checkpoints::look(&dir, &config.checkpoints)?.occupied().await? {
+        Some((store, version)) => Err(CheckpointError::Occupied { store, version }),
+        None => Ok(()),
     }
-    Checkpoints::open(&dir, &config.checkpoints).map(drop)
 }
 
 impl LearnerProblems {
+    /// Each of them.
+    #[must_use]
+    pub fn into_texts(self) -> Vec<String> {
+        self.0
+    }
+
     fn take<T, E: Into<Box<dyn Error>>>(&mut self, looked: Result<T, E>) {
-        if let Err(error) = looked {
-            self.0.push(with_causes(&*error.into()));
+        let Err(error) = looked else { return };
+        let problem = with_causes(&*error.into());
+        // What was examined may have met it already.
+        if !self.0.contains(&problem) {
+            self.0.push(problem);
         }
     }
 
@@ -156,7 +184,7 @@ mod tests {
     }
 
     async fn problems(config: &RunConfig) -> Vec<String> {
-        founding(config, Path::new("run.toml")).await.err().unwrap_or_default().0
+        founding(config, Path::new("run.toml"), Vec::new()).await.err().unwrap_or_default().0
     }
 
     #[tokio::test]
@@ -177,8 +205,10 @@ mod tests {
         for part in parts {
             assert!(found.iter().any(|problem| problem.contains(part)), "{part}: {found:?}");
         }
-        let text = founding(&config, Path::new("run.toml")).await.unwrap_err().to_string();
-        assert!(text.starts_with("4 problems") && text.lines().count() == 5, "{text}");
+        let examined = vec!["[verify] is odd".to_owned()];
+        let text = founding(&config, Path::new("run.toml"), examined).await.unwrap_err().to_string();
+        assert!(text.starts_with("5 problems") && text.lines().count() == 6, "{text}");
+        assert!(text.contains("- [verify] is odd"), "{text}");
     }
 
     #[tokio::test]

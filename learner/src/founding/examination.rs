@@ -16,6 +16,7 @@ use super::{ClaimedRunDir, PrepareError, claimable, run_file, sanity};
 use crate::common::workload::lengths::{self, LongestRead};
 use crate::common::workload::{Workload, WorkloadError};
 use crate::config::RunConfig;
+use crate::storage::run_dir::RunDir;
 use crate::training::device::{BUILT_IN, TrainDevice};
 use crate::training::evaluation;
 use echo_policy::model::weights::Weights;
@@ -37,6 +38,8 @@ pub struct Examination {
     pub problems: Vec<String>,
     /// What an operator had better know.
     pub warnings: Vec<String>,
+    /// What evaluations cannot measure; a learner that works on the run says it too.
+    pub of_evaluation: Vec<String>,
     /// The run in numbers, where its tasks and its model could be opened.
     pub figures: Option<RunFigures>,
 }
@@ -81,6 +84,7 @@ pub fn examine(config: &RunConfig, claim: Option<&ClaimedRunDir>, solutions: boo
         found.take(claimable(config));
     }
     found.outputs(config);
+    found.policy(config);
     let tasks = found.take(Tasks::read(config));
     if let Some(tasks) = &tasks {
         found.tasks(config, tasks, solutions);
@@ -120,6 +124,17 @@ impl Examination {
         }
     }
 
+    /// A policy that lies where the run would put its own.
+    fn policy(&mut self, config: &RunConfig) {
+        let policy = RunDir::new(&config.run.dir).policy();
+        if policy.exists() {
+            self.problems.push(format!(
+                "{} exists, and the run would put its own policy in its place: move it away, or choose another [run] dir",
+                policy.display()
+            ));
+        }
+    }
+
     /// What the tasks themselves say.
     fn tasks(&mut self, config: &RunConfig, tasks: &Tasks, solutions: bool) {
         for task in tasks.mix.tasks() {
@@ -131,7 +146,7 @@ impl Examination {
             }
             self.warnings.extend(task.remarks().iter().cloned());
         }
-        self.warnings.extend(evaluation::warnings(&tasks.mix));
+        self.of_evaluation.extend(evaluation::warnings(&tasks.mix));
     }
 
     /// The run that would be founded.
@@ -269,6 +284,14 @@ mod tests {
         assert!(busy.len() == 1 && busy[0].contains("another echo-learner"), "{busy:?}");
         drop(learner);
         drop(found(&config, |_, _| ()).unwrap());
+        fs::create_dir(config.run.dir.join("policy")).unwrap();
+        let other = RunDir::new(&config.run.dir).charter();
+        let kept = fs::read(&other).unwrap();
+        fs::remove_file(&other).unwrap();
+        let exported = examine(&config, None, true).problems;
+        assert!(exported.len() == 1 && exported[0].contains("its own policy in its place"), "{exported:?}");
+        fs::remove_dir(config.run.dir.join("policy")).unwrap();
+        fs::write(&other, kept).unwrap();
         let taken = examine(&config, None, true).problems;
         assert!(taken.len() == 1 && taken[0].contains("already holds a run"), "{taken:?}");
     }

@@ -164,8 +164,8 @@ impl Means {
     fn try_solution(&self, row: &CodeProblem) -> Result<(), String> {
         let Some(solution) = &row.solution else { return Ok(()) };
         let judged = self.reports(row, solution.trim_ascii_end());
-        let (reports, tests) = judged.map_err(|error| error.to_string())?;
-        let verdict = self.verdict(&reports, tests).map_err(|error| error.to_string())?;
+        let (reports, tests) = judged.map_err(|error| error.reason().to_owned())?;
+        let verdict = self.verdict(&reports, tests).map_err(|error| error.reason().to_owned())?;
         if verdict.correct {
             return Ok(());
         }

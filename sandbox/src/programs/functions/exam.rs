@@ -51,7 +51,7 @@ pub enum ExamError {
     },
     /// The checks call nothing that is judged: they would accept every program.
     #[error(
-        "the checks call none of the functions to be judged; name those in `subjects` that the checks call"
+        "the checks call none of the functions to be judged: let a check call one (`subjects`, where a request names them)"
     )]
     NothingAsked,
     /// The reference is not accepted.

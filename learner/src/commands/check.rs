@@ -1,0 +1,202 @@
+//! `echo-learner check`: all that would keep a run from working, and what is odd about it, before anything
+//! expensive is done. Nothing is written.
+
+use crate::commands::preflight;
+use crate::commands::settings::SettingsArgs;
+use crate::config::RunConfig;
+use crate::founding::examination::{Examination, RunFigures, examine};
+use crate::founding::room::bytes;
+use crate::run::capacity;
+use clap::Args;
+use echo_protocol::program::error_chain::with_causes;
+use echo_protocol::program::output::print;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// What is checked, and how it is told.
+#[derive(Args, Clone, Debug)]
+pub struct CheckPlan {
+    /// The run file.
+    #[arg(value_name = "FILE", required_unless_present = "config")]
+    pub file: Option<PathBuf>,
+    /// The run file, as other commands name it.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub config: Option<PathBuf>,
+    /// Do not judge the solutions that the tasks' files show, which may take minutes.
+    #[arg(long)]
+    pub skip_solutions: bool,
+    /// One JSON object on standard output: `passed`, `problems`, `warnings`, `figures`.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl CheckPlan {
+    fn path(&self) -> &Path {
+        self.file.as_deref().or(self.config.as_deref()).unwrap_or(Path::new(""))
+    }
+}
+
+/// There are problems, and they have been told: the program ends with code 2.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} problems keep the run from starting")]
+pub struct Unsound(pub usize);
+
+/// Checks the run file and all that it names, and prints what was found.
+///
+/// # Errors
+/// [`Unsound`] when there are problems, or what the system says when the report cannot be written.
+pub fn check(plan: &CheckPlan, settings: &SettingsArgs) -> anyhow::Result<()> {
+    let found = match settings.read(plan.path()) {
+        Ok(config) => examined(&config, plan)?,
+        Err(error) => Examination { problems: vec![with_causes(&error)], ..Examination::default() },
+    };
+    print(&if plan.json { json(&found) } else { report(&found) })?;
+    match found.problems.len() {
+        0 => Ok(()),
+        problems => Err(Unsound(problems).into()),
+    }
+}
+
+fn examined(config: &RunConfig, plan: &CheckPlan) -> anyhow::Result<Examination> {
+    let mut found = examine(config, None, !plan.skip_solutions);
+    let examined = std::mem::take(&mut found.problems);
+    let checking = preflight::checking(config, plan.path(), examined);
+    let problems = tokio::runtime::Runtime::new()?.block_on(checking).err();
+    found.problems = problems.map(preflight::LearnerProblems::into_texts).unwrap_or_default();
+    let of_staleness = config.staleness().map(|staleness| capacity::warnings(config, &staleness));
+    found.warnings.extend(of_staleness.unwrap_or_default());
+    let of_evaluation = std::mem::take(&mut found.of_evaluation);
+    found.warnings.extend(of_evaluation);
+    Ok(found)
+}
+
+fn json(found: &Examination) -> String {
+    let Examination { problems, warnings, figures, .. } = found;
+    let passed = problems.is_empty();
+    format!("{}\n", json!({"passed": passed, "problems": problems, "warnings": warnings, "figures": figures}))
+}
+
+fn report(found: &Examination) -> String {
+    let mut text = found.figures.as_ref().map(table).unwrap_or_default();
+    // Writing to a text does not fail.
+    for warning in &found.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    for problem in &found.problems {
+        let _ = writeln!(text, "problem: {problem}");
+    }
+    let (problems, warnings) = (found.problems.len(), found.warnings.len());
+    let _ = match problems {
+        0 => writeln!(text, "no problem, {warnings} warnings: `echo-learner run` can start"),
+        _ => writeln!(text, "{problems} problems, {warnings} warnings"),
+    };
+    text
+}
+
+fn table(figures: &RunFigures) -> String {
+    let of = |free: Option<u64>| free.map(|free| format!(", {} free", bytes(free))).unwrap_or_default();
+    let memory = figures.memory;
+    let prompts = match figures.prompts {
+        0 => "bound by their longest form".to_owned(),
+        counted => format!("{counted} counted"),
+    };
+    let rows = [
+        (
+            "model",
+            format!(
+                "{:.1} million parameters, {} positions",
+                figures.parameters as f64 / 1e6,
+                figures.positions
+            ),
+        ),
+        ("prompts", format!("up to {} tokens, {prompts}", figures.longest_prompt)),
+        ("responses", format!("up to {} tokens", figures.max_new_tokens)),
+        (
+            "batch",
+            format!("{} prompts with {} responses each", figures.groups_per_update, figures.group_size),
+        ),
+        (
+            "memory",
+            format!(
+                "about {} for training on the CPU: {} weights, gradients and moments, {} activations{}",
+                bytes(memory.total()),
+                bytes(memory.state),
+                bytes(memory.activations),
+                of(figures.machine.map(|machine| machine.available))
+            ),
+        ),
+        (
+            "disk",
+            format!(
+                "up to {}, and what waits in the buffer{}",
+                bytes(figures.disk.total()),
+                of(figures.free_disk)
+            ),
+        ),
+        ("publication", format!("{} in full", bytes(figures.publication))),
+    ];
+    rows.iter().map(|(name, text)| format!("{name:<12} {text}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::testing;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        plan: CheckPlan,
+        #[command(flatten)]
+        settings: SettingsArgs,
+    }
+
+    fn line(words: &[&str]) -> Line {
+        Line::parse_from([&["check"][..], words].concat())
+    }
+
+    #[test]
+    fn a_run_file_is_checked_with_settings_of_the_command_line() {
+        let home = tempfile::tempdir().unwrap();
+        let mut config = testing::run_config("run".into());
+        config.network.listen = vec!["/ip4/127.0.0.1/tcp/0".into()];
+        config.buffer.max_bytes = 16 << 20;
+        let file = home.path().join("run.toml");
+        std::fs::write(&file, toml::to_string(&config).unwrap()).unwrap();
+        let name = file.to_str().unwrap();
+        let checked = |words: &[&str]| {
+            let Line { plan, settings } = line(words);
+            check(&plan, &settings).map_err(|error| error.downcast::<Unsound>().unwrap())
+        };
+        assert_eq!(checked(&[name]), Ok(()));
+        assert_eq!(checked(&["--config", name, "--json"]), Ok(()));
+        assert_eq!(checked(&[name, "--set", "run.updates=0", "--set", "verify.n=17"]), Err(Unsound(2)));
+        assert_eq!(checked(&[name, "--set", "run.update=3"]), Err(Unsound(1)));
+        assert_eq!(checked(&[name, "--set", "network.peers=no.peers"]), Err(Unsound(1)));
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1, "nothing is made");
+        assert!(Line::try_parse_from(["check"]).is_err());
+        assert!(Line::try_parse_from(["check", "a", "--config", "b"]).is_err());
+        assert!(Line::try_parse_from(["check", "a", "--set", "updates"]).is_err());
+    }
+
+    #[test]
+    fn the_report_has_figures_warnings_and_problems() {
+        let home = tempfile::tempdir().unwrap();
+        let config = testing::run_config(home.path().join("run"));
+        let mut found = examine(&config, None, true);
+        let sound = report(&found);
+        for part in ["model ", "prompts ", "memory ", "disk ", "warning: ", "no problem, "] {
+            assert!(sound.contains(part), "{part}: {sound}");
+        }
+        found.problems.push("the port is taken".to_owned());
+        assert!(report(&found).contains("problem: the port is taken\n1 problems, "), "{}", report(&found));
+        let json: serde_json::Value = serde_json::from_str(&json(&found)).unwrap();
+        assert_eq!(
+            (json["passed"].as_bool(), json["problems"][0].as_str()),
+            (Some(false), Some("the port is taken"))
+        );
+        assert!(json["figures"]["memory"]["state"].as_u64().is_some_and(|bytes| bytes > 0), "{json}");
+    }
+}
