@@ -175,7 +175,8 @@ fn rope(root: &Object) -> Result<(f64, RopeScaling), ModelConfigError> {
     }
     match (newer.map(scaling).transpose()?, older.map(scaling).transpose()?) {
         (Some(newer), Some(older)) if newer != older => {
-            let text = "rope_parameters and rope_scaling differ; keep the one that the model was trained with";
+            let text =
+                "rope_parameters and rope_scaling differ; keep the one that the model was trained with";
             Err(ModelConfigError::Inconsistent(text.into()))
         }
         (newer, older) => Ok((theta, newer.or(older).unwrap_or(RopeScaling::Default))),
