@@ -1,6 +1,6 @@
 //! When the owner wants this machine for other things.
 
-use chrono::{DateTime, Local, Timelike as _};
+use chrono::{DateTime, Local, Timelike as _, Utc};
 use echo_protocol::wire::time::UnixMillis;
 
 use crate::devices::power;
@@ -35,7 +35,8 @@ impl Pauses {
 
 /// Minutes since midnight, in local time.
 fn minute_of_day(now: UnixMillis) -> u16 {
-    let moment = i64::try_from(now.0).ok().and_then(DateTime::from_timestamp_millis).unwrap_or_default();
+    let moment =
+        i64::try_from(now.0).ok().and_then(DateTime::<Utc>::from_timestamp_millis).unwrap_or_default();
     let local = moment.with_timezone(&Local);
     // Less than 1,440.
     (local.hour() * 60 + local.minute()) as u16
