@@ -9,7 +9,7 @@ pub mod verify_server;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use echo_protocol::program::version::version;
 
@@ -205,7 +205,6 @@ pub enum Receipts {
 mod tests {
     use super::*;
     use crate::settings::Role;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound_and_flags_stand_anywhere() {

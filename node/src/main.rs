@@ -4,6 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -68,7 +69,9 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         NodeCommand::Receipts(command) => receipts(&config.settings, command),
         NodeCommand::Preflight(options) => preflight(&config.settings, options),
         NodeCommand::Status { json } => status(&config.settings, *json),
-        NodeCommand::InstallService(options) => install_service(&config, options),
+        NodeCommand::InstallService(options) => {
+            install_service(&config, cli.flags.config.as_deref(), options)
+        }
         NodeCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut cli::command(), "echo-node", &mut script);
@@ -212,8 +215,12 @@ fn status(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn install_service(config: &Config, options: &InstallService) -> anyhow::Result<ExitCode> {
-    let unit = ServiceUnit::of(config)?;
+fn install_service(
+    config: &Config,
+    file: Option<&Path>,
+    options: &InstallService,
+) -> anyhow::Result<ExitCode> {
+    let unit = ServiceUnit::of(config, file)?;
     if !options.print {
         unit.write()?;
     }

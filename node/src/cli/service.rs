@@ -35,11 +35,12 @@ pub struct ServiceUnit {
 }
 
 impl ServiceUnit {
-    /// A unit that runs this program with the flags that were given, in the units of this user.
+    /// A unit that runs this program with the flags that were given, `file` for settings among them, in the
+    /// units of this user.
     ///
     /// # Errors
     /// On other systems than Linux, without a home directory, or where this program's own path is unknown.
-    pub fn of(config: &Config) -> anyhow::Result<Self> {
+    pub fn of(config: &Config, file: Option<&Path>) -> anyhow::Result<Self> {
         ensure!(
             cfg!(target_os = "linux"),
             "only systemd's units can be written, which Linux alone has; start `echo-node run` from your system's own list of programs to start"
@@ -47,7 +48,7 @@ impl ServiceUnit {
         let units =
             dirs::config_dir().context("this user has no directory for settings")?.join("systemd/user");
         let program = std::env::current_exe().context("this program does not know where it lies")?;
-        Ok(Self { path: units.join(UNIT), text: text(&program, &flags(config)?)? })
+        Ok(Self { path: units.join(UNIT), text: text(&program, &flags(config, file)?)? })
     }
 
     /// Writes the unit; one of somebody else's making stays.
@@ -81,8 +82,11 @@ impl ServiceUnit {
 }
 
 /// The flags of the command line, with whole paths; the rest is found again where it was.
-fn flags(config: &Config) -> anyhow::Result<Vec<String>> {
+fn flags(config: &Config, file: Option<&Path>) -> anyhow::Result<Vec<String>> {
     let mut words = Vec::new();
+    if let Some(file) = file {
+        words.extend(["--config".to_owned(), whole(&file.to_string_lossy())?]);
+    }
     for row in config.report() {
         let SettingSource::Flag(flag) = row.source else { continue };
         let values = match row.value {
@@ -149,12 +153,13 @@ mod tests {
         };
         let variables = vec![("ECHO_NODE_RUN".into(), "sums".into())];
         let config = Config::load(&flags_given, variables).unwrap();
-        let words = flags(&config).unwrap();
+        let words = flags(&config, Some(Path::new("/etc/my.toml"))).unwrap();
         let text = text(Path::new("/opt/50%/echo-node"), &words).unwrap();
         let start = text.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
         assert!(start.starts_with("ExecStart=\"/opt/50%%/echo-node\" \"run\""), "{start}");
         let here = std::env::current_dir().unwrap();
         for part in [
+            "\"--config\" \"/etc/my.toml\"",
             "\"--data-dir\" \"/home/you/my node\"",
             &format!("\"--peers\" \"{}/echo.peers\"", here.display()),
             "\"--threads\" \"1\"",

@@ -5,7 +5,7 @@ use std::path::Path;
 use echo_protocol::wire::time::UnixMillis;
 use serde_json::Value;
 
-use crate::state::data_dir::DataDir;
+use crate::state::data_dir::{DataDir, DataDirError};
 use crate::state::state_file;
 use crate::state::state_file::StateError;
 
@@ -45,7 +45,7 @@ pub struct NodeStatus {
 pub fn read(data: &DataDir, now: UnixMillis) -> Result<Option<NodeStatus>, StateError> {
     let path = data.status();
     let Some(facts) = state_file::read::<Value>(&path)? else { return Ok(None) };
-    let running = data.lock().is_err();
+    let running = matches!(data.lock(), Err(DataDirError::InUse { .. }));
     Ok(Some(NodeStatus { running, age_s: age(&path, now), facts }))
 }
 
@@ -72,7 +72,8 @@ impl NodeStatus {
             let value = match self.facts.get(key) {
                 None | Some(Value::Null) => continue,
                 Some(Value::String(value)) => value.replace('_', " "),
-                Some(Value::Bool(value)) => if *value { "yes" } else { "no" }.to_owned(),
+                Some(Value::Bool(true)) => "yes".to_owned(),
+                Some(Value::Bool(false)) => "no".to_owned(),
                 Some(Value::Object(counts)) if counts.is_empty() => "0".to_owned(),
                 Some(Value::Object(counts)) => {
                     let reasons = counts.iter().map(|(reason, count)| format!("{reason} {count}"));
