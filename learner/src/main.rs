@@ -4,15 +4,12 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use anyhow::Context;
-use clap::Parser;
+use clap::{CommandFactory as _, Parser as _};
 use echo_learner::commands::cli::{Cli, LearnerCommand};
-use echo_learner::commands::{bench, export, prefilter, preflight, publish, warmup};
+use echo_learner::commands::{bench, export, prefilter, preflight, publish, show, warmup};
 use echo_learner::config::RunConfig;
 use echo_learner::founding;
 use echo_learner::run::{capacity, daemon};
-use echo_learner::storage::run_dir::RunDir;
-use echo_learner::training::objective::{ObjectiveChoice, Preset};
-use echo_protocol::net::peer_id_of;
 use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::program::output::{note, print};
 use echo_protocol::program::signals::Signals;
@@ -65,9 +62,10 @@ fn act(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         LearnerCommand::Run { config: file } => {
             let signals = listen()?;
-            let config = RunConfig::load(&file)?;
+            let file = file.path();
+            let config = RunConfig::load(file)?;
             warn(&capacity::warnings(&config, &config.staleness()?));
-            work(found(&config, &file)?, &signals)
+            work(found(&config, file)?, &signals)
         }
         LearnerCommand::Resume { dir } => {
             let signals = listen()?;
@@ -78,23 +76,30 @@ fn act(cli: Cli) -> anyhow::Result<()> {
             work(founded, &signals)
         }
         LearnerCommand::Export(plan) => export(&plan),
-        LearnerCommand::Warmup { config, output } => {
+        LearnerCommand::Warmup { config, output, json } => {
             listen()?;
-            warmup::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
+            let mut last = None;
+            warmup::warm_up_only(&RunConfig::load(config.path())?, &output, |update, loss| {
+                last = Some((update, loss));
+                report_warmup(update, loss);
+            })?;
+            show::warmed_up(&output, last, json)
         }
         LearnerCommand::Prefilter { config, plan } => {
             listen()?;
-            prefilter::prefilter(&RunConfig::load(&config)?, &plan).map(drop)
+            let outcome = prefilter::prefilter(&RunConfig::load(config.path())?, &plan)?;
+            show::filtered(&plan.output, &outcome, plan.json)
         }
         LearnerCommand::Bench { config, plan } => {
             listen()?;
-            bench::run(&RunConfig::load(&config)?, &plan)
+            bench::run(&RunConfig::load(config.path())?, &plan)
         }
-        LearnerCommand::Objectives { name } => objectives(name.as_deref()),
-        LearnerCommand::Metrics => Ok(print(&echo_learner::telemetry::exporters::catalog::table())?),
+        LearnerCommand::Objectives { name, json } => show::objectives(name.as_deref(), json),
+        LearnerCommand::Metrics { dir, json } => show::metrics(dir.as_deref(), json),
         LearnerCommand::Peers(command) => echo_learner::commands::peers::run(&command),
-        LearnerCommand::Identity { dir } => identity(&dir),
-        LearnerCommand::Publish { config, plan } => publish(&config, &plan),
+        LearnerCommand::Identity { dir, json } => show::identity(&dir, json),
+        LearnerCommand::Publish { config, plan } => publish(config.path(), &plan),
+        LearnerCommand::Completions { shell } => completions(shell),
     }
 }
 
@@ -118,7 +123,13 @@ fn work(founded: founding::Founded, signals: &Signals) -> anyhow::Result<()> {
 fn export(plan: &export::ExportPlan) -> anyhow::Result<()> {
     listen()?;
     let version = tokio::runtime::Runtime::new()?.block_on(export::export(plan))?;
-    Ok(print(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
+    show::exported(&plan.output, &version.to_string(), plan.json)
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "echo-learner", &mut script);
+    Ok(print(&String::from_utf8_lossy(&script))?)
 }
 
 fn publish(file: &Path, plan: &publish::RehearsalPlan) -> anyhow::Result<()> {
@@ -139,21 +150,6 @@ fn report_warmup(update: u64, loss: f64) {
     if update.is_multiple_of(50) {
         tracing::info!("warm-up update {update} · loss {loss:.3}");
     }
-}
-
-fn objectives(name: Option<&str>) -> anyhow::Result<()> {
-    let Some(name) = name else {
-        let names: String = Preset::ALL.iter().map(|preset| format!("{}\n", preset.name())).collect();
-        return Ok(print(&names)?);
-    };
-    let preset = Preset::named(name)
-        .with_context(|| format!("no objective is called {name:?}: `echo-learner objectives` lists them"))?;
-    Ok(print(&ObjectiveChoice::from(preset).expansion())?)
-}
-
-fn identity(dir: &Path) -> anyhow::Result<()> {
-    let key = RunDir::new(dir).key()?;
-    Ok(print(&format!("public key  {}\npeer id     {}\n", key.public(), peer_id_of(key.secret())))?)
 }
 
 #[cfg(test)]

@@ -1,0 +1,52 @@
+//! How every command is given its run file: `FILE`, or `--config FILE`.
+
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+/// The run file of a command.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct RunFile {
+    /// The run file
+    #[arg(value_name = "FILE", required_unless_present = "config")]
+    file: Option<PathBuf>,
+    /// The run file, named by a flag
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+}
+
+impl RunFile {
+    /// Its path, as it was given.
+    pub fn path(&self) -> &Path {
+        // The command line requires one of the two.
+        self.file.as_deref().or(self.config.as_deref()).unwrap_or(Path::new(""))
+    }
+}
+
+impl From<PathBuf> for RunFile {
+    fn from(file: PathBuf) -> Self {
+        Self { file: Some(file), config: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Tried {
+        #[command(flatten)]
+        file: RunFile,
+    }
+
+    #[test]
+    fn a_run_file_is_given_with_or_without_the_flag_and_once() {
+        for words in [vec!["x", "run.toml"], vec!["x", "--config", "run.toml"]] {
+            assert_eq!(Tried::try_parse_from(words).unwrap().file.path(), Path::new("run.toml"));
+        }
+        assert_eq!(RunFile::from(PathBuf::from("a")).path(), Path::new("a"));
+        for wrong in [vec!["x"], vec!["x", "a.toml", "--config", "b.toml"]] {
+            assert!(Tried::try_parse_from(wrong).is_err());
+        }
+    }
+}
