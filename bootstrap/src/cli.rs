@@ -1,7 +1,8 @@
 //! The words of the command line.
 
 use anyhow::anyhow;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use echo_bootstrap::lists::{show, sign};
 use echo_bootstrap::node::{self, BootNodeConfig, IDENTITY_FILE};
 use echo_protocol::net::{Multiaddr, peer_id_of};
@@ -47,7 +48,7 @@ static VERSION: LazyLock<String> =
 
 /// Boot node of an Echo network, and the tool that signs its peer lists.
 #[derive(Debug, Parser)]
-#[command(name = "echo-bootstrap", version = VERSION.as_str(), after_help = EXAMPLES)]
+#[command(name = "echo-bootstrap", version = VERSION.as_str(), after_help = EXAMPLES, max_term_width = 120)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -63,6 +64,11 @@ enum Command {
     ShowList(ShowList),
     /// Print a boot node's public key and peer id, making its identity if there is none.
     Identity(Identity),
+    /// Print a script that completes this program's commands and flags in a shell.
+    Completions {
+        /// The shell that will read it.
+        shell: Shell,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -128,6 +134,12 @@ impl Cli {
             Command::SignList(command) => command.execute(),
             Command::ShowList(command) => command.execute(),
             Command::Identity(command) => command.execute(),
+            Command::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Self::command(), "echo-bootstrap", &mut script);
+                print(&String::from_utf8_lossy(&script))?;
+                Ok(ExitCode::SUCCESS)
+            }
         }
     }
 }
@@ -200,7 +212,6 @@ fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_commands_are_consistent_and_their_help_teaches() {

@@ -13,6 +13,8 @@
 //!   prefilter     which rows of a task's file are worth asking
 //!   bench         how fast this machine trains
 //!   peers         list, ban, pardon
+//!   show          objectives, identity, metrics: what is known, for people or as JSON
+//! run_file: FILE or --config FILE, of every command that reads a run file
 //! ```
 
 pub mod bench;
@@ -24,5 +26,7 @@ pub mod peers;
 pub mod prefilter;
 pub mod preflight;
 pub mod publish;
+pub mod run_file;
 pub mod settings;
+pub mod show;
 pub mod warmup;

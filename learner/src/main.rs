@@ -4,17 +4,16 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use anyhow::Context;
-use clap::Parser;
+use clap::{CommandFactory as _, Parser as _};
 use echo_learner::commands::cli::{Cli, LearnerCommand};
+use echo_learner::commands::run_file::RunFile;
 use echo_learner::commands::settings::SettingsArgs;
-use echo_learner::commands::{bench, check, export, init, prefilter, preflight, publish, warmup};
+use echo_learner::commands::{bench, check, export, init, prefilter, preflight, publish, show, warmup};
 use echo_learner::config::{RunConfig, Setting};
 use echo_learner::founding;
 use echo_learner::founding::examination::examine;
 use echo_learner::run::{capacity, daemon};
 use echo_learner::storage::run_dir::RunDir;
-use echo_learner::training::objective::{ObjectiveChoice, Preset};
-use echo_protocol::net::peer_id_of;
 use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::program::output::{note, print};
 use echo_protocol::program::signals::Signals;
@@ -68,13 +67,13 @@ fn act(cli: Cli) -> anyhow::Result<()> {
     }
     match cli.command {
         LearnerCommand::Init(plan) => init::init(&plan),
-        LearnerCommand::Check { plan, settings } => {
+        LearnerCommand::Check(plan) => {
             listen()?;
-            check::check(&plan, &settings)
+            check::check(&plan)
         }
-        LearnerCommand::Run { config: file, settings } => {
+        LearnerCommand::Run { config } => {
             let signals = listen()?;
-            work(found(&settings.read(&file)?, &file)?, &signals)
+            work(found(&config.read()?, config.path())?, &signals)
         }
         LearnerCommand::Resume { dir, updates, mut settings } => {
             let signals = listen()?;
@@ -87,25 +86,30 @@ fn act(cli: Cli) -> anyhow::Result<()> {
             work(founded, &signals)
         }
         LearnerCommand::Export(plan) => export(&plan),
-        LearnerCommand::Warmup { config, output, settings } => {
+        LearnerCommand::Warmup { config, output, json } => {
             listen()?;
-            warmup::warm_up_only(&settings.load(&config)?, &output, report_warmup)
+            let mut last = None;
+            warmup::warm_up_only(&config.load()?, &output, |update, loss| {
+                last = Some((update, loss));
+                report_warmup(update, loss);
+            })?;
+            show::warmed_up(&output, last, json)
         }
-        LearnerCommand::Prefilter { config, plan, settings } => {
+        LearnerCommand::Prefilter { config, plan } => {
             listen()?;
-            prefilter::prefilter(&settings.load(&config)?, &plan).map(drop)
+            let outcome = prefilter::prefilter(&config.load()?, &plan)?;
+            show::filtered(&plan.output, &outcome, plan.json)
         }
-        LearnerCommand::Bench { config, plan, settings } => {
+        LearnerCommand::Bench { config, plan } => {
             listen()?;
-            bench::run(&settings.load(&config)?, &plan)
+            bench::run(&config.load()?, &plan)
         }
-        LearnerCommand::Objectives { name } => objectives(name.as_deref()),
-        LearnerCommand::Metrics => Ok(print(&echo_learner::telemetry::exporters::catalog::table())?),
+        LearnerCommand::Objectives { name, json } => show::objectives(name.as_deref(), json),
+        LearnerCommand::Metrics { dir, json } => show::metrics(dir.as_deref(), json),
         LearnerCommand::Peers(command) => echo_learner::commands::peers::run(&command),
-        LearnerCommand::Identity { dir } => identity(&dir),
-        LearnerCommand::Publish { config, plan, settings } => {
-            publish(&settings.load(&config)?, &config, &plan)
-        }
+        LearnerCommand::Identity { dir, json } => show::identity(&dir, json),
+        LearnerCommand::Publish { config, plan } => publish(&config, &plan),
+        LearnerCommand::Completions { shell } => completions(shell),
     }
 }
 
@@ -153,14 +157,21 @@ fn work(founded: founding::Founded, signals: &Signals) -> anyhow::Result<()> {
 fn export(plan: &export::ExportPlan) -> anyhow::Result<()> {
     listen()?;
     let version = tokio::runtime::Runtime::new()?.block_on(export::export(plan))?;
-    Ok(print(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
+    show::exported(&plan.output, &version.to_string(), plan.json)
 }
 
-fn publish(config: &RunConfig, file: &Path, plan: &publish::RehearsalPlan) -> anyhow::Result<()> {
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "echo-learner", &mut script);
+    Ok(print(&String::from_utf8_lossy(&script))?)
+}
+
+fn publish(file: &RunFile, plan: &publish::RehearsalPlan) -> anyhow::Result<()> {
     let signals = listen()?;
-    let claim = founding::claim(config)?;
-    preflight::publishing(config, file, &plan.policies)?;
-    let founded = claim.rehearse(config, plan.first())?;
+    let config = file.load()?;
+    let claim = founding::claim(&config)?;
+    preflight::publishing(&config, file.path(), &plan.policies)?;
+    let founded = claim.rehearse(&config, plan.first())?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(publish::rehearse(founded, plan, &signals))
 }
@@ -173,21 +184,6 @@ fn report_warmup(update: u64, loss: f64) {
     if update.is_multiple_of(50) {
         tracing::info!("warm-up update {update} · loss {loss:.3}");
     }
-}
-
-fn objectives(name: Option<&str>) -> anyhow::Result<()> {
-    let Some(name) = name else {
-        let names: String = Preset::ALL.iter().map(|preset| format!("{}\n", preset.name())).collect();
-        return Ok(print(&names)?);
-    };
-    let preset = Preset::named(name)
-        .with_context(|| format!("no objective is called {name:?}: `echo-learner objectives` lists them"))?;
-    Ok(print(&ObjectiveChoice::from(preset).expansion())?)
-}
-
-fn identity(dir: &Path) -> anyhow::Result<()> {
-    let key = RunDir::new(dir).key()?;
-    Ok(print(&format!("public key  {}\npeer id     {}\n", key.public(), peer_id_of(key.secret())))?)
 }
 
 #[cfg(test)]

@@ -1,16 +1,19 @@
 //! The command line.
 //!
-//! Its one module is a command that joins no network: `verify-server`. The other commands are in
-//! `main.rs`. May import `devices`, `settings` and `state`.
+//! Its modules are commands that join no network: `verify-server` and `install-service`. The other commands
+//! are in `main.rs`. May import `devices`, `settings` and `state`.
 
+pub mod service;
 pub mod verify_server;
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use echo_protocol::program::version::version;
 
+use crate::cli::service::InstallService;
 use crate::cli::verify_server::VerifyServer;
 use crate::devices::hardware::Hardware;
 use crate::settings::Flags;
@@ -26,6 +29,12 @@ Examples:
 
   echo-node hardware
       Which graphics cards there are, which one would be used and why, and ten seconds of measuring it.
+
+  echo-node run --hours 22:00-07:00 --max-disk 20GB
+      The list is remembered. Take work at night only, and no run that may fill more than 20 GB of the disk.
+
+  echo-node install-service --threads 2
+      Have systemd run the node with these flags at every login. `echo-node status` says what it does.
 
   echo-node run --peers list.txt --role relay --max-upload 40mbit
       Help without a fast processor: keep the newest policy and pass it on, never sending more than 40 Mbit/s.
@@ -80,7 +89,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 
 /// Work for an Echo run: receive its newest policy, generate and score rollouts, send them to its learner
 #[derive(Debug, Parser)]
-#[command(name = "echo-node", version = VERSION.as_str(), after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "echo-node", version = VERSION.as_str(), after_help = EXAMPLES, arg_required_else_help = true, max_term_width = 120)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -110,18 +119,66 @@ pub enum NodeCommand {
     /// Show what the learner accepted and refused of this node's work, and check its receipts
     #[command(subcommand)]
     Receipts(Receipts),
-    /// Check everything that a run needs, without joining it; the data directory and the identity
-    /// are created if there are none yet
-    Preflight {
+    /// Check everything that a run needs, without joining it, and look whether the network answers; the data
+    /// directory and the identity are created if there are none yet
+    Preflight(Preflight),
+    /// Say whether a node runs in the data directory, and what it does or did last
+    Status {
         /// As JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Have systemd run the node for this user, with the flags that are given here
+    InstallService(InstallService),
+    /// Print a script that completes this program's commands and flags in a shell
+    Completions {
+        /// The shell that will read it
+        shell: Shell,
     },
     /// List the devices to generate on, say which is used and why, and measure it; joins no run
     Hardware(Hardware),
     /// Judge programs by tests for other processes of this machine, over a local socket; joins no run
     #[command(after_help = VERIFY_EXAMPLES)]
     VerifyServer(VerifyServer),
+}
+
+/// How to check.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Preflight {
+    /// Do not look at the network
+    #[arg(long)]
+    pub offline: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Commands that use every setting: their help lists them.
+const WITH_SETTINGS: [&str; 4] = ["run", "config", "preflight", "install-service"];
+/// Settings that every command uses.
+const ALWAYS: [&str; 2] = ["data_dir", "config"];
+/// Settings of `hardware`, beside those.
+const OF_HARDWARE: [&str; 4] = ["threads", "device", "precision", "log"];
+
+/// The command line, in which the help of a command lists no setting that the command does not use. The flags
+/// themselves stand anywhere.
+pub fn command() -> clap::Command {
+    let command = Cli::command();
+    let settings: Vec<clap::Arg> =
+        command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    command.mut_subcommands(|sub| {
+        let name = sub.get_name().to_owned();
+        let is_used = |arg: &clap::Arg| {
+            let id = arg.get_id().as_str();
+            WITH_SETTINGS.contains(&name.as_str())
+                || ALWAYS.contains(&id)
+                || (name == "hardware" && OF_HARDWARE.contains(&id))
+                || (name == "verify-server" && id == "log")
+        };
+        let hidden: Vec<clap::Arg> =
+            settings.iter().filter(|arg| !is_used(arg)).map(|arg| arg.clone().hide(true)).collect();
+        sub.args(hidden)
+    })
 }
 
 /// What to do with receipts.
@@ -148,7 +205,6 @@ pub enum Receipts {
 mod tests {
     use super::*;
     use crate::settings::Role;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound_and_flags_stand_anywhere() {
@@ -186,15 +242,54 @@ mod tests {
 
     #[test]
     fn help_teaches() {
-        let mut cli = Cli::command();
-        cli.build();
-        let server = cli.find_subcommand_mut("verify-server").unwrap().render_long_help().to_string();
-        let (own, settings) = server.split_once("Settings, of `run` most of them:").unwrap();
-        assert!(own.contains("--socket") && !own.contains("--threads"), "{server}");
-        assert!(settings.contains("--threads"), "{server}");
         let help = Cli::command().render_long_help().to_string();
-        for word in ["echo-node run --peers", "ECHO_NODE_THREADS", "max_orders", "preflight"] {
+        for word in
+            ["echo-node run --peers", "ECHO_NODE_THREADS", "max_orders", "preflight", "install-service"]
+        {
             assert!(help.contains(word), "{word}");
         }
+    }
+
+    #[test]
+    fn a_command_lists_the_settings_that_it_uses_and_takes_all() {
+        let mut cli = command();
+        cli.build();
+        let help = |cli: &mut clap::Command, name: &str| {
+            cli.find_subcommand_mut(name).unwrap().render_long_help().to_string()
+        };
+        for (name, listed, hidden) in [
+            ("verify-server", vec!["--socket", "--data-dir", "--log"], vec!["--threads", "--peers"]),
+            ("identity", vec!["--json", "--data-dir"], vec!["--threads", "--log", "--listen"]),
+            ("hardware", vec!["--threads", "--device"], vec!["--peers", "--max-upload"]),
+            ("run", vec!["--threads", "--peers", "--hours", "--max-disk"], vec![]),
+            ("preflight", vec!["--offline", "--peers"], vec![]),
+        ] {
+            let text = help(&mut cli, name);
+            assert!(listed.iter().all(|flag| text.contains(flag)), "{name}: {text}");
+            assert!(!hidden.iter().any(|flag| text.contains(flag)), "{name}: {text}");
+        }
+        let words = ["echo-node", "receipts", "list", "--threads", "2"];
+        let matches = command().try_get_matches_from(words).unwrap();
+        let cli = <Cli as clap::FromArgMatches>::from_arg_matches(&matches).unwrap();
+        assert_eq!(cli.flags.threads, Some(2), "a flag stands anywhere");
+    }
+
+    #[test]
+    fn help_breaks_no_word() {
+        let help = command().term_width(80).render_long_help().to_string();
+        assert!(help.lines().all(|line| line.chars().count() <= 120), "{help}");
+        let mut run = command();
+        run.build();
+        let run = run.find_subcommand_mut("run").unwrap();
+        let text = run.clone().term_width(80).render_help().to_string();
+        assert!(text.contains("cuda:NUMBER"), "{text}");
+    }
+
+    #[test]
+    fn completions_name_the_commands() {
+        let mut script = Vec::new();
+        clap_complete::generate(Shell::Bash, &mut command(), "echo-node", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        assert!(script.contains("install-service") && script.contains("--max-disk"));
     }
 }

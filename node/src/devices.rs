@@ -9,8 +9,10 @@
 //!        devices found ── fallback ── policy loaded on the first that has room
 //!                          │
 //!                       hardware (`echo-node hardware`: lists and measures them)
+//! power: whether the machine runs on its battery
 //! ```
 
 pub mod fallback;
 pub mod hardware;
+pub mod power;
 pub mod precision;

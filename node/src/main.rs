@@ -4,17 +4,21 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
+use clap::FromArgMatches as _;
+use echo_node::cli;
+use echo_node::cli::service::{InstallService, ServiceUnit};
 use echo_node::cli::verify_server;
 use echo_node::cli::verify_server::VerifyServer;
-use echo_node::cli::{Cli, NodeCommand, Receipts};
+use echo_node::cli::{Cli, NodeCommand, Preflight, Receipts};
 use echo_node::delivery::receipts::show;
 use echo_node::devices::hardware;
 use echo_node::devices::hardware::Hardware;
+use echo_node::learner_link::look::{NetworkLook, look};
 use echo_node::preflight::{self, Problem};
 use echo_node::runtime;
 use echo_node::runtime::NodeSummary;
@@ -22,6 +26,7 @@ use echo_node::settings::{Config, Settings};
 use echo_node::status::node_state::Facts;
 use echo_node::status::reporter::line;
 use echo_node::status::screen::Screen;
+use echo_node::status::show as status;
 use echo_protocol::net;
 use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::program::output::{self, note, print};
@@ -40,7 +45,8 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     threads::end_when_refused("echo-node");
-    let cli = Cli::parse();
+    let matches = cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match act(&cli) {
         Ok(code) => code,
         Err(error) => {
@@ -61,7 +67,17 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         NodeCommand::Identity { json } => identity(&config.settings, *json),
         NodeCommand::Receipts(command) => receipts(&config.settings, command),
-        NodeCommand::Preflight { json } => preflight(&config.settings, *json),
+        NodeCommand::Preflight(options) => preflight(&config.settings, options),
+        NodeCommand::Status { json } => status(&config.settings, *json),
+        NodeCommand::InstallService(options) => {
+            install_service(&config, cli.flags.config.as_deref(), options)
+        }
+        NodeCommand::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut cli::command(), "echo-node", &mut script);
+            print(&String::from_utf8_lossy(&script))?;
+            Ok(ExitCode::SUCCESS)
+        }
         NodeCommand::Hardware(options) => hardware(&config.settings, options),
         NodeCommand::VerifyServer(options) => verify_server(&config.settings, options),
     }
@@ -142,20 +158,36 @@ fn receipts(settings: &Settings, command: &Receipts) -> anyhow::Result<ExitCode>
     Ok(if strict && wrong > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
+fn preflight(settings: &Settings, options: &Preflight) -> anyhow::Result<ExitCode> {
     let checked = preflight::check(settings, clock::wall());
+    let network = match &checked {
+        Ok(ready) if !options.offline => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            Some(runtime.context("no async runtime")?.block_on(look(ready, settings, runtime::AGENT))?)
+        }
+        _ => None,
+    };
     // Runs differ in what they need, so what cannot be judged is no problem yet.
     let programs = preflight::programs();
-    if json {
-        let problems = checked.as_ref().err().map_or(&[][..], |problems| &problems.0);
-        let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
-        print_json(&json!({ "ready": checked.is_ok(), "problems": texts, "programs": programs }))?;
+    let mut problems: Vec<String> = checked
+        .as_ref()
+        .err()
+        .map_or(&[][..], |problems| &problems.0)
+        .iter()
+        .map(Problem::to_string)
+        .collect();
+    problems.extend(network.iter().flat_map(NetworkLook::problems));
+    let is_ready = problems.is_empty();
+    if options.json {
+        print_json(&json!({
+            "ready": is_ready, "problems": problems, "network": network, "programs": programs,
+        }))?;
     } else {
         let joins = match &checked {
-            Ok(ready) => {
+            Ok(ready) if is_ready => {
                 format!("ready to join run {} of learner {}", ready.target.name, ready.target.learner)
             }
-            Err(problems) => problems.to_string(),
+            _ => preflight::numbered(&problems),
         };
         let judges = match programs.languages.as_slice() {
             [] => "runs whose task is code are not for this machine:".to_owned(),
@@ -164,9 +196,39 @@ fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
         let lacks = programs.lacks.iter().map(|lack| format!("  - {lack}"));
         let isolation =
             programs.isolation.iter().map(|isolation| format!("programs are isolated: {isolation}"));
-        print_lines([joins, judges].into_iter().chain(lacks).chain(isolation))?;
+        let seen = network.iter().flat_map(NetworkLook::lines);
+        print_lines([joins].into_iter().chain(seen).chain([judges]).chain(lacks).chain(isolation))?;
     }
-    Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn status(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
+    let data = settings.data();
+    let found = status::read(&data, clock::wall())?;
+    let found = found.with_context(|| {
+        format!("no node has run in {}: name its directory with --data-dir", data.path().display())
+    })?;
+    if json {
+        return print_json(&found.json());
+    }
+    print(&found.text())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn install_service(
+    config: &Config,
+    file: Option<&Path>,
+    options: &InstallService,
+) -> anyhow::Result<ExitCode> {
+    let unit = ServiceUnit::of(config, file)?;
+    if !options.print {
+        unit.write()?;
+    }
+    if options.json {
+        return print_json(&json!({ "path": unit.path, "written": !options.print, "unit": unit.text }));
+    }
+    print(&if options.print { unit.text } else { unit.summary() })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn hardware(settings: &Settings, options: &Hardware) -> anyhow::Result<ExitCode> {

@@ -5,12 +5,13 @@
 //!
 //! ```text
 //! settings ── checks: clock, ranges, threads, lock, disk, identity, addresses,
-//!                     peer list, resolver, run, tasks, precision, device
+//!                     peer list, resolver, run, needs of the run, tasks, precision, device
 //!                        │
 //!             Ready ─────┴───── Problems (all of them)
 //! ```
 
 mod checks;
+pub mod needs;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -29,10 +30,11 @@ use echo_sandbox::programs::{Judge, Language};
 use echo_sandbox::task::spec::SpecError;
 use serde::Serialize;
 
+use self::needs::OverCap;
 use crate::devices::precision::NotTaken;
 use crate::settings::{OutOfRange, Settings};
 use crate::state::data_dir::{DataDir, DataDirError};
-use crate::state::trusted_list::TrustError;
+use crate::state::trusted_list::{OpenedList, TrustError};
 
 /// Free bytes that the data directory's disk must have: room for a full outbox and
 /// a small policy's snapshots.
@@ -122,6 +124,9 @@ pub enum Problem {
     /// What the owner wants to generate on is not there.
     #[error("{0}; set device (--device) to something else, or leave it out")]
     Device(#[from] DeviceError),
+    /// The run needs more disk than its owner gives it.
+    #[error(transparent)]
+    Cap(#[from] OverCap),
     /// The log filter makes no sense.
     #[error(
         "log is {filter:?}, and {cause}; use error, warn, info, debug or trace, or a filter such as info,echo_node=debug"
@@ -171,10 +176,16 @@ pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.0.len() == 1 { "problem" } else { "problems" };
-        write!(f, "{} {plural} to mend before this node can run:", self.0.len())?;
-        self.0.iter().enumerate().try_for_each(|(at, problem)| write!(f, "\n  {}. {problem}", at + 1))
+        let problems: Vec<String> = self.0.iter().map(Problem::to_string).collect();
+        f.write_str(&numbered(&problems))
     }
+}
+
+/// Problems as a numbered list below a line that counts them.
+pub fn numbered(problems: &[String]) -> String {
+    let plural = if problems.len() == 1 { "problem" } else { "problems" };
+    let list = problems.iter().enumerate().map(|(at, problem)| format!("\n  {}. {problem}", at + 1));
+    format!("{} {plural} to mend before this node can run:{}", problems.len(), list.collect::<String>())
 }
 
 impl std::error::Error for Problems {}
@@ -205,8 +216,10 @@ pub struct Ready {
     pub target: TargetRun,
     /// Its learner's peer id.
     pub learner: PeerId,
-    /// What to remember of the peer list.
+    /// What to remember of the peer list's keeper.
     pub trust: Trust,
+    /// The signed text of the peer list.
+    pub list: String,
 }
 
 /// Checks everything. The data directory and the identity are created where they are missing;
@@ -233,14 +246,15 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
     };
     let listen = checks::listen(&settings.listen, &mut problems);
     let list = note(&mut problems, checks::list(settings, &data, now));
-    let bootstraps = list.as_ref().map(|(list, _)| checks::bootstraps(list));
+    let bootstraps = list.as_ref().map(|opened| checks::bootstraps(&opened.list));
     if bootstraps.as_ref().is_some_and(Vec::is_empty) {
         problems.push(Problem::NoPeers);
     }
     note(&mut problems, checks::resolver(bootstraps.as_deref().unwrap_or_default(), net::check_resolver));
-    let target = list.as_ref().and_then(|(list, _)| note(&mut problems, checks::target(settings, list)));
+    let target = list.as_ref().and_then(|opened| note(&mut problems, checks::target(settings, &opened.list)));
+    let charter = target.as_ref().and_then(|target| checks::kept_charter(&data, target));
+    problems.extend(charter.as_ref().and_then(|charter| checks::cap(settings, charter)));
     if settings.generates() {
-        let charter = target.as_ref().and_then(|target| checks::kept_charter(&data, target));
         problems.extend(charter.iter().flat_map(|charter| checks::charter(settings, charter)));
         note(&mut problems, checks::device(settings, charter.as_ref()));
     }
@@ -249,10 +263,11 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
         note(&mut problems, peer_of_key(&target.learner).ok_or_else(no_key))
     });
     match (lock, identity, bootstraps, target, learner, list) {
-        (Some(lock), Some(identity), Some(bootstraps), Some(target), Some(learner), Some((_, trust)))
+        (Some(lock), Some(identity), Some(bootstraps), Some(target), Some(learner), Some(opened))
             if problems.is_empty() =>
         {
-            Ok(Ready { data, lock, identity, listen, bootstraps, target, learner, trust })
+            let OpenedList { trust, text: list, .. } = opened;
+            Ok(Ready { data, lock, identity, listen, bootstraps, target, learner, trust, list })
         }
         _ => Err(Problems(problems)),
     }

@@ -2,7 +2,7 @@
 //!
 //! One thread generates; the rest are tasks. An order that comes to nothing goes back
 //! to the learner at once. May import `delivery`, `devices`, `learner_link`,
-//! `snapshots`, `status` and `workload`.
+//! `settings`, `snapshots`, `status` and `workload`.
 //!
 //! ```text
 //! learner ── leasing ── orders ── worker ── in_flight (one sample each) ── signed group ── outbox
@@ -15,6 +15,7 @@ mod given_up;
 mod in_flight;
 pub mod leasing;
 pub mod orders;
+pub mod pauses;
 pub mod returns;
 mod sample;
 pub mod worker;

@@ -32,6 +32,7 @@ use crate::learner_link::backoff::Backoff;
 use crate::learner_link::charter;
 use crate::learner_link::session::Ending;
 use crate::preflight::Ready;
+use crate::preflight::needs::RunNeeds;
 use crate::settings::Settings;
 use crate::state::charter_file;
 use crate::state::state_file;
@@ -72,13 +73,13 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<NodeSummary, NodeError> {
     set_threads(settings.threads)?;
-    trusted_list::remember(&ready.data, &ready.trust)?;
+    trusted_list::remember(&ready.data, &ready.trust, &ready.list)?;
     let node_state = Arc::new(NodeState::default());
     let run_ended = work(&ready, settings, &screen, &node_state, &stop).await?;
     if run_ended {
         node_state.set(|facts| facts.state = NodeActivity::Ended);
     }
-    screen.download(None);
+    screen.clear();
     let facts = node_state.facts(clock::now());
     state_file::write(&ready.data.status(), &facts, false)?;
     Ok(NodeSummary { run_ended, facts })
@@ -95,13 +96,17 @@ async fn work(
     screen.line(&format!("joining run {}, learner {}", ready.target.name, ready.learner));
     let mut charter = match charter_file::kept_charter(&ready.data, &ready.target.learner) {
         Some(charter) => charter,
-        None => match stop.run_until_cancelled(charter::fetch_charter(ready, AGENT)).await {
-            Some(charter) => charter?,
-            None => return Ok(false),
-        },
+        None => {
+            screen.status("no policy yet | looking for the learner");
+            match stop.run_until_cancelled(charter::fetch_charter(ready, AGENT)).await {
+                Some(charter) => charter?,
+                None => return Ok(false),
+            }
+        }
     };
     loop {
         let run = charter_file::keep_charter(&ready.data, &charter)?;
+        check_cap(settings, &charter)?;
         screen.line(&format!(
             "run {} ({}), node {}",
             ready.target.name,
@@ -113,6 +118,16 @@ async fn work(
             Some(Ending::Rechartered(new)) => charter = *new,
             None => return Ok(false),
         }
+    }
+}
+
+/// Whether the run fits into what the owner gives it of the disk.
+fn check_cap(settings: &Settings, charter: &Signed<Charter>) -> Result<(), NodeError> {
+    let (_, charter) = Charter::open(charter)?;
+    match RunNeeds::of(&charter, settings) {
+        Some(needs) => Ok(needs.check(settings)?),
+        // The workload says what is wrong with the model.
+        None => Ok(()),
     }
 }
 

@@ -10,6 +10,7 @@
 //! ```
 
 mod layers;
+mod limits;
 pub(crate) mod range;
 mod report;
 mod role;
@@ -33,6 +34,7 @@ use crate::state::shown_path::located;
 use layers::SettingsLayer;
 
 pub use layers::Flags;
+pub use limits::{Hours, OnBattery, Size};
 pub use range::OutOfRange;
 pub use report::{Reported, SettingSource};
 pub use role::Role;
@@ -54,6 +56,8 @@ pub const MAX_ORDERS: u32 = 1024;
 /// peer does not take, and Kademlia of a table that is empty at first.
 const LOG: &str =
     "warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info";
+/// What is logged of other parts where a level below `info` stands alone: it is meant for Echo's own.
+const OTHERS: &str = "warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error";
 
 /// What a node runs with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +87,12 @@ pub struct Settings {
     pub max_upload: Option<BytesPerSec>,
     /// Most that this node receives, over everything it does.
     pub max_download: Option<BytesPerSec>,
+    /// Hours of the day, in local time, in which this node takes work; always when absent.
+    pub hours: Option<Hours>,
+    /// What this node does while the machine runs on its battery.
+    pub on_battery: OnBattery,
+    /// Most disk that this node may take for a run; a run that needs more is not joined.
+    pub max_disk: Option<Size>,
     /// What to log: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,echo_node=debug`.
     pub log: String,
     /// Seconds between two status lines.
@@ -177,6 +187,9 @@ impl Default for Settings {
             roles: Role::DEFAULT.into(),
             max_upload: None,
             max_download: None,
+            hours: None,
+            on_battery: OnBattery::Pause,
+            max_disk: None,
             log: LOG.to_owned(),
             status_every_s: 5,
         }
@@ -217,6 +230,12 @@ impl Settings {
     pub fn log_filter(&self) -> Result<EnvFilter, String> {
         let is_level = |part: &str| part.is_empty() || part.parse::<LevelFilter>().is_ok();
         let parts: Vec<&str> = self.log.split(',').map(str::trim).collect();
+        if let [level] = parts.as_slice()
+            && level.parse::<LevelFilter>().is_ok_and(|level| level > LevelFilter::INFO)
+        {
+            // The network's libraries would add lines of thousands of characters, with the names of their types.
+            return EnvFilter::try_new(format!("{OTHERS},echo={level}")).map_err(|error| error.to_string());
+        }
         match parts.iter().find(|part| !part.contains(['=', '[']) && !is_level(part)) {
             Some(part) => Err(format!("{part:?} is no level")),
             None => EnvFilter::try_new(parts.join(",")).map_err(|error| error.to_string()),

@@ -4,12 +4,13 @@
 //! read it. May import `state`.
 //!
 //! ```text
-//! all parts ── node_state (counts, throughput) ─┬─ reporter ─┬─ screen       lines, progress bar
-//!                                               │            └─ status.json  for programs
+//! all parts ── node_state (counts, throughput) ─┬─ reporter ─┬─ screen       lines, progress bar, status line
+//!                                               │            └─ status.json  for programs, and for `show`
 //!                                               └─ heartbeats to the learner
 //! ```
 
 pub mod node_state;
 pub mod reporter;
 pub mod screen;
+pub mod show;
 mod throughput;

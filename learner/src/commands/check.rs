@@ -2,7 +2,7 @@
 //! expensive is done. Nothing is written.
 
 use crate::commands::preflight;
-use crate::commands::settings::SettingsArgs;
+use crate::commands::run_file::RunFile;
 use crate::config::RunConfig;
 use crate::founding::examination::{Examination, RunFigures, examine};
 use crate::founding::room::bytes;
@@ -12,29 +12,19 @@ use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::program::output::print;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 /// What is checked, and how it is told.
 #[derive(Args, Clone, Debug)]
 pub struct CheckPlan {
     /// The run file.
-    #[arg(value_name = "FILE", required_unless_present = "config")]
-    pub file: Option<PathBuf>,
-    /// The run file, as other commands name it.
-    #[arg(long, value_name = "FILE", conflicts_with = "file")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub config: RunFile,
     /// Do not judge the solutions that the tasks' files show, which may take minutes.
     #[arg(long)]
     pub skip_solutions: bool,
     /// One JSON object on standard output: `passed`, `problems`, `warnings`, `figures`.
     #[arg(long)]
     pub json: bool,
-}
-
-impl CheckPlan {
-    fn path(&self) -> &Path {
-        self.file.as_deref().or(self.config.as_deref()).unwrap_or(Path::new(""))
-    }
 }
 
 /// There are problems, and they have been told: the program ends with code 2.
@@ -46,8 +36,8 @@ pub struct Unsound(pub usize);
 ///
 /// # Errors
 /// [`Unsound`] when there are problems, or what the system says when the report cannot be written.
-pub fn check(plan: &CheckPlan, settings: &SettingsArgs) -> anyhow::Result<()> {
-    let found = match settings.read(plan.path()) {
+pub fn check(plan: &CheckPlan) -> anyhow::Result<()> {
+    let found = match plan.config.read() {
         Ok(config) => examined(&config, plan)?,
         Err(error) => Examination { problems: vec![with_causes(&error)], ..Examination::default() },
     };
@@ -61,7 +51,7 @@ pub fn check(plan: &CheckPlan, settings: &SettingsArgs) -> anyhow::Result<()> {
 fn examined(config: &RunConfig, plan: &CheckPlan) -> anyhow::Result<Examination> {
     let mut found = examine(config, None, !plan.skip_solutions);
     let examined = std::mem::take(&mut found.problems);
-    let checking = preflight::checking(config, plan.path(), examined);
+    let checking = preflight::checking(config, plan.config.path(), examined);
     let problems = tokio::runtime::Runtime::new()?.block_on(checking).err();
     found.problems = problems.map(preflight::LearnerProblems::into_texts).unwrap_or_default();
     let of_staleness = config.staleness().map(|staleness| capacity::warnings(config, &staleness));
@@ -149,8 +139,6 @@ mod tests {
     struct Line {
         #[command(flatten)]
         plan: CheckPlan,
-        #[command(flatten)]
-        settings: SettingsArgs,
     }
 
     fn line(words: &[&str]) -> Line {
@@ -166,10 +154,8 @@ mod tests {
         let file = home.path().join("run.toml");
         std::fs::write(&file, toml::to_string(&config).unwrap()).unwrap();
         let name = file.to_str().unwrap();
-        let checked = |words: &[&str]| {
-            let Line { plan, settings } = line(words);
-            check(&plan, &settings).map_err(|error| error.downcast::<Unsound>().unwrap())
-        };
+        let checked =
+            |words: &[&str]| check(&line(words).plan).map_err(|error| error.downcast::<Unsound>().unwrap());
         assert_eq!(checked(&[name]), Ok(()));
         assert_eq!(checked(&["--config", name, "--json"]), Ok(()));
         assert_eq!(checked(&[name, "--set", "run.updates=0", "--set", "verify.n=17"]), Err(Unsound(2)));

@@ -7,9 +7,11 @@ use crate::commands::init;
 use crate::commands::peers;
 use crate::commands::prefilter;
 use crate::commands::publish::RehearsalPlan;
+use crate::commands::run_file::RunFile;
 use crate::commands::settings::SettingsArgs;
 use crate::training::device::BUILT_IN;
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 use echo_protocol::program::version::version;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -22,7 +24,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// buffer, metrics. `run` founds it and works until all updates are made; `resume` goes on after a
 /// stop or a crash, where the last checkpoint ended.
 #[derive(Debug, Parser)]
-#[command(name = "echo-learner", version = VERSION.as_str(), after_help = EXAMPLES)]
+#[command(name = "echo-learner", version = VERSION.as_str(), after_help = EXAMPLES, max_term_width = 120)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -43,6 +45,9 @@ pub struct Cli {
 const LOG: &str =
     "warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error,echo_learner=info,echo_protocol=info";
 
+/// What is logged of other parts where a level below `info` stands alone: it is meant for Echo's own.
+const OTHERS: &str = "warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error";
+
 /// Refuses a bare word that is no level. The filter would take it for the name of a module,
 /// and log nothing else.
 fn log_filter(text: &str) -> Result<String, String> {
@@ -53,7 +58,12 @@ fn log_filter(text: &str) -> Result<String, String> {
             "{word} is no level: off, error, warn, info, debug and trace are. For one module write {word}=debug"
         ));
     }
-    text.parse::<EnvFilter>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+    let filter = match text.trim().parse::<LevelFilter>() {
+        // The network's libraries would add lines of thousands of characters, with the names of their types.
+        Ok(level) if level > LevelFilter::INFO => format!("{OTHERS},echo={level}"),
+        _ => text.to_owned(),
+    };
+    filter.parse::<EnvFilter>().map(|_| filter).map_err(|error| error.to_string())
 }
 
 static VERSION: LazyLock<String> = LazyLock::new(|| {
@@ -65,7 +75,7 @@ Examples:
   echo-learner init --model hf:Qwen/Qwen3-0.6B --task math --data rows.jsonl
                                             write a run file with comments
   echo-learner check run.toml               all that is wrong or odd, before anything is computed
-  echo-learner run --config run.toml        found a run and train
+  echo-learner run run.toml                 found a run and train (`--config run.toml` is the same)
   echo-learner resume runs/addition         go on with it
   echo-learner resume runs/addition --updates 900
                                             go on further than the run file says
@@ -78,6 +88,7 @@ Examples:
   echo-learner bench --config run.toml      how fast this machine trains the run's model, in how much memory
   echo-learner objectives gepo              the parts of an objective, as a run file may change them
   echo-learner metrics                      what a run's metrics are called, and what they say
+  echo-learner metrics runs/addition        their newest values in a run
   echo-learner peers list runs/addition     who delivered what, and who is not heard
   echo-learner peers pardon runs/addition 0a1b2c3d
                                             hear a peer again
@@ -118,22 +129,12 @@ pub enum LearnerCommand {
     /// Addresses, directories, disk and memory, the model's and the tokenizer's vocabulary, the tokens of all
     /// prompts, solutions that the task's file shows, rates and batches. Nothing is written. Ends with code 2
     /// if there are problems. `run` does the same first.
-    Check {
-        /// What is checked, and how it is told.
-        #[command(flatten)]
-        plan: check::CheckPlan,
-        /// Settings in place of the file's.
-        #[command(flatten)]
-        settings: SettingsArgs,
-    },
+    Check(check::CheckPlan),
     /// Found a run and train until all updates are made.
     Run {
         /// The run file.
-        #[arg(long)]
-        config: PathBuf,
-        /// Settings in place of the file's; the run keeps them.
         #[command(flatten)]
-        settings: SettingsArgs,
+        config: RunFile,
     },
     /// Go on with a run after a stop or a crash.
     ///
@@ -154,16 +155,18 @@ pub enum LearnerCommand {
     /// Works beside a learner that is training, and changes nothing in the run directory.
     Export(export::ExportPlan),
     /// Make the supervised starting policy and write it as a Hugging Face directory.
+    ///
+    /// The run file needs a [warmup] table.
     Warmup {
-        /// The run file; it needs a [warmup] table.
-        #[arg(long)]
-        config: PathBuf,
+        /// The run file.
+        #[command(flatten)]
+        config: RunFile,
         /// Where to write the policy. Must not exist.
         #[arg(long)]
         output: PathBuf,
-        /// Settings in place of the file's.
-        #[command(flatten)]
-        settings: SettingsArgs,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Keep those rows of a task's file that the starting policy answers right now and then (RLAX's
     /// pre-filtering by pass rate).
@@ -174,43 +177,36 @@ pub enum LearnerCommand {
     /// an interrupt. Name the output in the run file, under [data], and found the run on it.
     Prefilter {
         /// The run file.
-        #[arg(long)]
-        config: PathBuf,
+        #[command(flatten)]
+        config: RunFile,
         /// What is filtered, and how.
         #[command(flatten)]
         plan: prefilter::PrefilterPlan,
-        /// Settings in place of the file's.
-        #[command(flatten)]
-        settings: SettingsArgs,
     },
     /// Serve policies to the fleet without training: rehearse a broadcast, or test a fleet's links.
     ///
     /// The first policy is version 0, the next version 1, and so on. Nodes join as in a real run;
     /// they get no work. Ends when every living node has installed the last version, at the
-    /// deadline, or with Ctrl-C.
+    /// deadline, or with Ctrl-C. The run file's [model] and [train] are not used: the first policy
+    /// says what the model is.
     Publish {
-        /// The run file. Its [model] and [train] are not used: the first policy says what the model is.
-        config: PathBuf,
+        /// The run file.
+        #[command(flatten)]
+        config: RunFile,
         /// What is published, and when.
         #[command(flatten)]
         plan: RehearsalPlan,
-        /// Settings in place of the file's.
-        #[command(flatten)]
-        settings: SettingsArgs,
     },
     /// Try a run file's model and [train] settings: training steps on tokens that mean nothing.
     ///
     /// Prints tokens per second, and on a GPU the memory that was needed. Nothing is founded or written.
     Bench {
         /// The run file.
-        #[arg(long)]
-        config: PathBuf,
+        #[command(flatten)]
+        config: RunFile,
         /// What is tried.
         #[command(flatten)]
         plan: bench::BenchPlan,
-        /// Settings in place of the file's.
-        #[command(flatten)]
-        settings: SettingsArgs,
     },
     /// Show the objectives that a run file may name, or the parts of one of them.
     ///
@@ -218,13 +214,22 @@ pub enum LearnerCommand {
     Objectives {
         /// The objective whose parts to print.
         name: Option<String>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
-    /// Show the metrics of a run: where they stand in metrics.jsonl, their tags in
-    /// TensorBoard, units and meanings.
+    /// Show the newest values of a run's metrics; without a run, what metrics there are: where they stand in
+    /// metrics.jsonl, their tags in TensorBoard, units and meanings.
     ///
     /// In Prometheus a metric is called echo_ and the part of its tag after the slash; [watch]
     /// listen says where it is served.
-    Metrics,
+    Metrics {
+        /// The run directory.
+        dir: Option<PathBuf>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show what every peer delivered, and ban or pardon peers, while the learner runs or when it does not.
     #[command(subcommand)]
     Peers(peers::ModerationCommand),
@@ -232,12 +237,21 @@ pub enum LearnerCommand {
     Identity {
         /// The run directory.
         dir: PathBuf,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a script that completes this program's commands and flags in a shell.
+    Completions {
+        /// The shell that will read it.
+        shell: Shell,
     },
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn a_misspelt_level_is_refused_and_every_filter_is_taken() {
@@ -248,6 +262,50 @@ mod tests {
         }
         for right in [LOG, "info", "WARN", "off", "", "echo_learner=debug,info", "echo_learner[span]=trace"] {
             assert_eq!(log_filter(right).unwrap(), right);
+        }
+        // Below info a level alone is for Echo's parts.
+        assert_eq!(log_filter("debug").unwrap(), format!("{OTHERS},echo=debug"));
+        assert_eq!(log_filter("debug,libp2p=debug").unwrap(), "debug,libp2p=debug");
+    }
+
+    #[test]
+    fn every_command_takes_its_run_file_in_both_forms() {
+        Cli::command().debug_assert();
+        for command in ["check", "run", "warmup", "prefilter", "publish", "bench"] {
+            let rest: &[&str] = match command {
+                "warmup" | "prefilter" => &["--output", "o"],
+                "publish" => &["--policy", "p"],
+                _ => &[],
+            };
+            for form in [&["run.toml"][..], &["--config", "run.toml"][..]] {
+                let words = [&["echo-learner", command][..], form, rest].concat();
+                assert!(Cli::try_parse_from(&words).is_ok(), "{words:?}");
+            }
+            let none = [&["echo-learner", command][..], rest].concat();
+            assert!(Cli::try_parse_from(&none).is_err(), "{none:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_that_prints_results_has_json() {
+        for words in [
+            "check f",
+            "identity d",
+            "objectives",
+            "metrics",
+            "metrics d",
+            "warmup f --output o",
+            "prefilter f --output o",
+            "publish f --policy p",
+            "bench f",
+            "export d --output o",
+            "peers list d",
+            "peers show d 012345",
+            "peers ban d 012345 --reason r",
+            "peers pardon d 012345",
+        ] {
+            let words = ["echo-learner"].into_iter().chain(words.split(' ')).chain(["--json"]);
+            assert!(Cli::try_parse_from(words.clone()).is_ok(), "{:?}", words.collect::<Vec<_>>());
         }
     }
 

@@ -23,6 +23,9 @@ pub struct ExportPlan {
     /// Where to write the policy. Must not exist.
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `12`, or `v12` as logs have it.
@@ -82,7 +85,12 @@ mod tests {
     use std::fs;
 
     fn plan(home: &Path, version: Option<u64>, output: &str) -> ExportPlan {
-        ExportPlan { dir: home.join("run"), version: version.map(PolicyVersion), output: home.join(output) }
+        ExportPlan {
+            dir: home.join("run"),
+            version: version.map(PolicyVersion),
+            output: home.join(output),
+            json: false,
+        }
     }
 
     #[tokio::test]

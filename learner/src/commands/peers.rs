@@ -36,6 +36,9 @@ pub enum ModerationCommand {
         dir: PathBuf,
         /// Its key or the first digits of it, or its peer id
         peer: String,
+        /// As JSON on one line; without it, indented
+        #[arg(long)]
+        json: bool,
     },
     /// Hear a peer no more: the learner gives it no work and no policy, and refuses its groups
     /// (other nodes may still pass the policy on)
@@ -47,6 +50,9 @@ pub enum ModerationCommand {
         /// Why: its owner is told
         #[arg(long, value_name = "TEXT")]
         reason: String,
+        /// What was noted, as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Hear a peer again, and forgive what it did
     Pardon {
@@ -54,6 +60,9 @@ pub enum ModerationCommand {
         dir: PathBuf,
         /// Its key, its peer id, or a network
         peer: String,
+        /// What was noted, as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -72,7 +81,7 @@ pub fn run(command: &ModerationCommand) -> anyhow::Result<()> {
             note_decisions(&listing.noted);
             Ok(())
         }
-        ModerationCommand::Show { dir, peer } => {
+        ModerationCommand::Show { dir, peer, json } => {
             let listing = open(dir)?;
             let Subject::Peer(key) = subject(peer, &listing)? else {
                 bail!("{peer} is a network: `echo-learner peers list` shows those from which somebody lied")
@@ -81,15 +90,17 @@ pub fn run(command: &ModerationCommand) -> anyhow::Result<()> {
             let listed = listed.with_context(|| {
                 format!("nothing is known of {key}: it has delivered nothing, or not been written down yet")
             })?;
-            print(&(serde_json::to_string_pretty(listed)? + "\n"))?;
+            let text =
+                if *json { serde_json::to_string(listed)? } else { serde_json::to_string_pretty(listed)? };
+            print(&(text + "\n"))?;
             note_decisions(listing.noted.iter().filter(|entry| entry.subject == Subject::Peer(key)));
             Ok(())
         }
-        ModerationCommand::Ban { dir, peer, reason } => {
+        ModerationCommand::Ban { dir, peer, reason, json } => {
             ensure!(reason.len() <= MAX_REASON_BYTES, "--reason: at most {MAX_REASON_BYTES} bytes");
-            decide(dir, peer, Decision::Ban(reason.chars().filter(|c| !c.is_control()).collect()))
+            decide(dir, peer, Decision::Ban(reason.chars().filter(|c| !c.is_control()).collect()), *json)
         }
-        ModerationCommand::Pardon { dir, peer } => decide(dir, peer, Decision::Pardon),
+        ModerationCommand::Pardon { dir, peer, json } => decide(dir, peer, Decision::Pardon, *json),
     }
 }
 
@@ -102,9 +113,13 @@ fn open(dir: &Path) -> anyhow::Result<Listing> {
     Ok(listing)
 }
 
-fn decide(dir: &Path, peer: &str, decision: Decision) -> anyhow::Result<()> {
+fn decide(dir: &Path, peer: &str, decision: Decision, json: bool) -> anyhow::Result<()> {
     let subject = subject(peer, &open(dir)?)?;
-    append(&RunDir::new(dir).peers_journal(), &JournalEntry { at: clock::wall(), subject, decision })?;
+    let entry = JournalEntry { at: clock::wall(), subject, decision };
+    append(&RunDir::new(dir).peers_journal(), &entry)?;
+    if json {
+        return Ok(print(&(serde_json::to_string(&entry)? + "\n"))?);
+    }
     Ok(print(
         "noted; the learner follows within a second, or when it is started; `peers list` shows it as noted until then\n",
     )?)
@@ -203,7 +218,7 @@ mod tests {
         std::fs::write(files.charter(), "").unwrap();
         let key = NodeKey::from_secret([1; 32]).public();
         let ban = Decision::Ban("spam".into());
-        decide(dir.path(), &key.to_string(), ban.clone()).unwrap();
+        decide(dir.path(), &key.to_string(), ban.clone(), false).unwrap();
         let noted = open(dir.path()).unwrap().noted;
         assert_eq!(noted.iter().map(|entry| &entry.decision).collect::<Vec<_>>(), [&ban]);
         // The learner follows, and writes the list anew.
@@ -213,7 +228,7 @@ mod tests {
         Listing::of(UnixMillis(0), &record).write(&files.peers()).unwrap();
         let listing = open(dir.path()).unwrap();
         assert!(listing.noted.is_empty() && listing.peers[0].silence.is_some());
-        decide(dir.path(), &key.to_string(), Decision::Pardon).unwrap();
+        decide(dir.path(), &key.to_string(), Decision::Pardon, true).unwrap();
         assert_eq!(open(dir.path()).unwrap().noted[0].decision, Decision::Pardon);
     }
 

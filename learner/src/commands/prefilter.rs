@@ -51,6 +51,9 @@ pub struct PrefilterPlan {
     /// Where the rows that remain are written. Must not exist.
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How often the responses to a row were right.
@@ -62,7 +65,7 @@ struct Measured {
 }
 
 /// What all rows came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PrefilterOutcome {
     /// Rows whose share of right responses lies within the bounds.
     pub kept: usize,

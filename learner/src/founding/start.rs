@@ -5,7 +5,7 @@ use super::tasks::Tasks;
 use crate::config::{RunConfig, RunFileError, TinySection};
 use echo_policy::model::config::{ModelConfig, ModelConfigError as ModelError};
 use echo_policy::model::weights::{DType, Weights};
-use echo_policy::text::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, Tokenizer};
+use echo_policy::text::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, Tokenizer, forms};
 use echo_protocol::run::charter::{Charter, TaskSpec, TokenizerSpec};
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::time::UnixMillis;
@@ -40,9 +40,15 @@ impl StartingPoint {
     pub(super) fn at(path: &Path) -> Result<Self, PrepareError> {
         let model = ModelConfig::from_file(&path.join("config.json"))?;
         let weights = Weights::load_dir(path, &model)?;
+        // The first update would otherwise be blamed for it.
+        weights.check_finite()?;
         let tokenizer = match path.join("tokenizer.json").exists() {
             true => TokenizerSpec::Snapshot,
-            false => TokenizerSpec::Characters { alphabet: String::new() },
+            false => {
+                // The character tokenizer would read a policy of another vocabulary without a word.
+                forms::refuse_others(path)?;
+                TokenizerSpec::Characters { alphabet: String::new() }
+            }
         };
         Ok(Self { model, weights, tokenizer, files: Some(path.to_owned()) })
     }

@@ -1,10 +1,11 @@
 //! Finding the learner: peer list, bootstrap peers, DHT, and the peers of last time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use echo_protocol::net::{AddrProtocol, Host, Multiaddr, NetError, PeerId};
+use echo_protocol::program::log_on_change::LastMessage;
 use futures::future::{Either, join_all, select};
 
 use crate::learner_link::backoff::Backoff;
@@ -15,33 +16,36 @@ pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between two attempts. An attempt takes longer where the DHT has to give up
 /// peers that have left.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Most failures that are remembered as logged.
-const MAX_NAMED: usize = 1024;
+
+/// What was in the way, by what helps against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Obstacle {
+    /// Neither the list's peers nor those of last time answer.
+    Nobody,
+    /// The network is there, and nobody in it knows the learner.
+    Unknown,
+    /// The learner's addresses are known, and it answers at none of them.
+    Silent,
+}
 
 /// One attempt that failed, with everything that was tried.
 #[derive(Debug, thiserror::Error)]
 #[error("learner {learner} not reached: {tried}")]
 pub struct NotReached {
     learner: PeerId,
+    obstacle: Obstacle,
     tried: String,
 }
 
-/// Failures that the log names already, since the learner was reached last.
-#[derive(Debug, Default)]
-struct Named(BTreeSet<String>);
-
-impl Named {
-    /// What to log of a failed attempt: everything while something in it is new, else one short line. The
-    /// same failures come in another order each time.
-    fn line(&mut self, error: &NotReached) -> String {
-        if self.0.len() > MAX_NAMED {
-            self.0.clear();
-        }
-        let before = self.0.len();
-        self.0.extend(error.tried.split("; ").map(str::to_owned));
-        match self.0.len() > before {
-            true => error.to_string(),
-            false => format!("learner {} not reached, for the same reasons", error.learner),
+impl NotReached {
+    /// What it is, and what helps, on one line.
+    pub fn advice(&self) -> &'static str {
+        match self.obstacle {
+            Obstacle::Nobody => {
+                "no peer of the list answers: a firewall stops this machine, or its keeper's boot node is down"
+            }
+            Obstacle::Unknown => "the learner is not there yet: it may still be preparing its run",
+            Obstacle::Silent => "the learner does not answer: it is down, or a firewall is in the way",
         }
     }
 }
@@ -69,14 +73,17 @@ impl Discovery {
         Self { host, learner, bootstraps: by_peer, known, known_path }
     }
 
-    /// Connects to the learner, however long it takes. Every failed attempt is logged; what was tried, only
-    /// where that is news.
+    /// Connects to the learner, however long it takes. A warning says what is in the way, and again when that
+    /// changes; what was tried each time is in the log of `debug`.
     pub async fn reach(&mut self) {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut named = Named::default();
+        let mut said = LastMessage::default();
         while let Err(error) = self.attempt().await {
             let pause = backoff.pause();
-            tracing::warn!("{}; next attempt in {:.1} s", named.line(&error), pause.as_secs_f32());
+            if said.is_new(error.advice()) {
+                tracing::warn!("{}; the node keeps trying", error.advice());
+            }
+            tracing::debug!("{error}; next attempt in {:.1} s", pause.as_secs_f32());
             tokio::time::sleep(pause).await;
         }
         self.remember().await;
@@ -105,11 +112,17 @@ impl Discovery {
             Either::Right((failed, joining)) => (joining.await, failed),
             Either::Left((network, last)) => (network, last.await),
         };
+        let mut obstacle = if network.is_err() { Obstacle::Nobody } else { Obstacle::Silent };
         tried.extend(network.err());
         let Err(error) = last else { return Ok(()) };
         tried.extend(error);
         match self.host.find_peer(self.learner).await {
-            Ok(found) if found.is_empty() => tried.push("the DHT does not know it".to_owned()),
+            Ok(found) if found.is_empty() => {
+                if obstacle == Obstacle::Silent {
+                    obstacle = Obstacle::Unknown;
+                }
+                tried.push("the DHT does not know it".to_owned());
+            }
             Ok(found) => match self.host.dial(self.learner, found).await {
                 Ok(()) => return Ok(()),
                 Err(error) => tried.push(format!("where the DHT says it is: {error}")),
@@ -118,7 +131,7 @@ impl Discovery {
         }
         // The causes come in several lines; one failure is one line.
         let tried = tried.join("; ").lines().map(str::trim).collect::<Vec<_>>().join(" ");
-        Err(NotReached { learner: self.learner, tried })
+        Err(NotReached { learner: self.learner, obstacle, tried })
     }
 
     /// Connects to the list's peers, or if none answers to those of last time.

@@ -8,11 +8,12 @@ use echo_policy::generation::device::Survey;
 use echo_protocol::net::{AddrProtocol, Multiaddr, dialable};
 use echo_protocol::program::keyfile;
 use echo_protocol::run::charter::Charter;
-use echo_protocol::run::peer_list::{PeerList, Trust};
+use echo_protocol::run::peer_list::PeerList;
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::time::UnixMillis;
 use echo_sandbox::tasks::registry;
 
+use super::needs::RunNeeds;
 use super::{MIN_FREE_BYTES, MIN_RATE, OTHER_THREADS, Problem, TargetRun};
 use crate::devices::precision;
 use crate::settings::range::{cores, within};
@@ -20,6 +21,7 @@ use crate::settings::{MAX_ORDERS, MIN_ORDERS, Settings};
 use crate::state::charter_file;
 use crate::state::data_dir::DataDir;
 use crate::state::trusted_list;
+use crate::state::trusted_list::OpenedList;
 
 pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
     let orders = u64::from(MIN_ORDERS)..=u64::from(MAX_ORDERS);
@@ -69,11 +71,7 @@ pub(super) fn identity(data: &DataDir) -> Result<NodeKey, Problem> {
     Ok(key)
 }
 
-pub(super) fn list(
-    settings: &Settings,
-    data: &DataDir,
-    now: UnixMillis,
-) -> Result<(PeerList, Trust), Problem> {
+pub(super) fn list(settings: &Settings, data: &DataDir, now: UnixMillis) -> Result<OpenedList, Problem> {
     Ok(trusted_list::open_list(data, settings.peers.as_deref(), settings.list_key.as_deref(), now)?)
 }
 
@@ -130,6 +128,11 @@ pub(super) fn charter(settings: &Settings, charter: &Charter) -> Vec<Problem> {
     let lacking = charter.tasks.iter().try_for_each(registry::check_machine).err().map(Problem::Machine);
     let not_taken = precision::choose(&charter.precisions, settings.precision).err().map(Problem::Precision);
     lacking.into_iter().chain(not_taken).collect()
+}
+
+/// Whether the run fits into what its owner gives it of the disk.
+pub(super) fn cap(settings: &Settings, charter: &Charter) -> Option<Problem> {
+    RunNeeds::of(charter, settings).and_then(|needs| needs.check(settings).err()).map(Problem::Cap)
 }
 
 /// Whether the device is there that the owner asks for. Where the run is not known yet, it may turn

@@ -11,12 +11,16 @@ use tokio::sync::watch;
 use crate::delivery::outbox::{MAX_ENTRY_BYTES, MAX_OUTBOX_BYTES, Outbox};
 use crate::learner_link::client::{AskError, LearnerClient, Newest};
 use crate::rollout::orders::{OrderStock, open_lease};
+use crate::rollout::pauses::Pauses;
 use crate::rollout::worker::MAX_IN_FLIGHT;
 use crate::snapshots::install::Installed;
+use crate::status::node_state::NodeState;
 use crate::workload::NodeWorkload;
 
 /// The bounds of the pause that a learner may ask for between two requests for leases.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+/// How often a node that takes no work looks whether it may again.
+const PAUSED: Duration = Duration::from_secs(15);
 /// The pause after a question that was not answered.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a question that the learner does not want to answer.
@@ -44,6 +48,10 @@ pub struct Leasing {
     pub policy: watch::Receiver<Option<Arc<Installed>>>,
     /// What the learner says is newest, and in which epoch.
     pub newest: watch::Receiver<Option<Newest>>,
+    /// When the owner wants no work to be taken.
+    pub pauses: Pauses,
+    /// Where the owner sees that there is a pause.
+    pub node_state: Arc<NodeState>,
     /// The epoch in which it was asked last.
     pub epoch: Option<Epoch>,
     /// Why the learner gave no lease last.
@@ -58,7 +66,9 @@ impl Leasing {
             && self.linked.wait_for(|up| *up).await.is_ok()
         {
             let wanted = self.stock.wanted();
-            if wanted == 0 {
+            if self.is_paused() {
+                tokio::time::sleep(PAUSED).await;
+            } else if wanted == 0 {
                 self.stock.taken().await;
             } else if !self.outbox.has_room(MAX_IN_FLIGHT.min(wanted as usize)) {
                 // Orders that wait need no room: no more than these become groups before there is room again.
@@ -68,6 +78,21 @@ impl Leasing {
                 tokio::time::sleep(pause).await;
             }
         }
+    }
+
+    /// Whether the owner wants the machine now; says so where that has changed.
+    fn is_paused(&self) -> bool {
+        let why = self.pauses.reason(clock::wall());
+        let is_paused = why.is_some();
+        let before = self.node_state.paused(why.clone());
+        match (&before, &why) {
+            (before, Some(why)) if before.as_ref() != Some(why) => {
+                tracing::info!("no work is taken: paused {why}")
+            }
+            (Some(_), None) => tracing::info!("work is taken again"),
+            _ => {}
+        }
+        is_paused
     }
 
     /// Asks once; the pause before the next question, if one is needed.

@@ -12,6 +12,7 @@ use echo_protocol::store::ChunkStoreError;
 
 use crate::delivery::outbox::OutboxError;
 use crate::delivery::receipts::LedgerError;
+use crate::preflight::needs::OverCap;
 use crate::snapshots::downloads::DownloadError;
 use crate::state::data_dir::DataDirError;
 use crate::state::state_file::StateError;
@@ -32,6 +33,9 @@ pub enum NodeError {
     /// The run asks for something that this node cannot do.
     #[error(transparent)]
     Workload(#[from] NodeWorkloadError),
+    /// The run needs more disk than its owner gives it.
+    #[error(transparent)]
+    Cap(#[from] OverCap),
     /// A place in the data directory.
     #[error(transparent)]
     DataDir(#[from] DataDirError),

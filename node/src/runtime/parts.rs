@@ -24,6 +24,7 @@ use crate::learner_link::session::{Ending, Session};
 use crate::preflight::Ready;
 use crate::rollout::leasing::Leasing;
 use crate::rollout::orders::{OrderSource, OrderStock};
+use crate::rollout::pauses::Pauses;
 use crate::rollout::returns::{Returning, Returns};
 use crate::rollout::worker::{MAX_IN_FLIGHT, RolloutWorker};
 use crate::settings::Settings;
@@ -212,6 +213,8 @@ impl Parts<'_> {
             linked: self.readers.linked.clone(),
             policy: self.readers.policy.clone(),
             newest: self.readers.newest.clone(),
+            pauses: Pauses::of(self.settings),
+            node_state: self.resources.node_state.clone(),
             epoch: None,
             refused: None,
         };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::preflight;
-use crate::settings::{Config, Flags};
+use crate::settings::{Config, Flags, OnBattery};
 use crate::testing;
 use echo_policy::generation::DeviceChoice;
 use echo_protocol::control::heartbeat::Heartbeat;
@@ -219,6 +219,8 @@ fn settings(dir: &Path, learner: &Host) -> Settings {
         // As many as the test process uses anyway.
         threads: Some(std::thread::available_parallelism().unwrap().into()),
         device: Some(DeviceChoice::Cpu),
+        // A portable computer may test on battery.
+        on_battery: Some(OnBattery::Work),
         ..Flags::default()
     };
     Config::load(&flags, Vec::new()).unwrap().settings

@@ -11,7 +11,7 @@ use figment::value::{Dict, Map, Value};
 use figment::{Error, Metadata, Profile, Provider};
 use serde::Serialize;
 
-use super::{ENV_PREFIX, Role, SettingSource, SettingsError};
+use super::{ENV_PREFIX, Hours, OnBattery, Role, SettingSource, SettingsError, Size};
 
 /// Names and values from one place. Values that are absent leave the layer below as it is.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub(super) struct SettingsLayer {
 
 impl SettingsLayer {
     /// Settings whose default is that there is none; a layer never lists what is absent.
-    pub(super) const NULLABLE: [&str; 6] =
-        ["peers", "list_key", "run", "precision", "max_upload", "max_download"];
+    pub(super) const NULLABLE: [&str; 8] =
+        ["peers", "list_key", "run", "precision", "max_upload", "max_download", "hours", "max_disk"];
 
     /// The fields of `values` that are not absent. Their paths are text.
     pub(super) fn of(name: &'static str, values: &impl Serialize) -> Self {
@@ -63,7 +63,7 @@ pub struct Flags {
     /// Where the node keeps its identity, chunks and outbox; each node needs its own
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Signed peer list, from the run's keeper
+    /// Signed peer list, from the run's keeper [default: the one that was used here last]
     #[arg(long, global = true, value_name = "FILE")]
     pub peers: Option<PathBuf>,
     /// Key of the list's keeper, 64 hex digits [default: the first keeper seen is trusted from then on]
@@ -100,6 +100,15 @@ pub struct Flags {
     /// Most to receive, over everything: 100mbit, 12MB/s [default: no limit]
     #[arg(long, global = true, value_name = "RATE")]
     pub max_download: Option<BytesPerSec>,
+    /// Hours of the day, in local time, in which to take work, such as 22:00-07:00 [default: all]
+    #[arg(long, global = true, value_name = "HOURS")]
+    pub hours: Option<Hours>,
+    /// What to do on battery: pause or work [default: pause]
+    #[arg(long, global = true, value_name = "WHAT", hide_possible_values = true)]
+    pub on_battery: Option<OnBattery>,
+    /// Most disk to take for a run, such as 20GB; a run that needs more is not joined [default: no limit]
+    #[arg(long, global = true, value_name = "SIZE")]
+    pub max_disk: Option<Size>,
     /// Log level or filter: error, warn, info, debug, trace, or per part [default:
     /// warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info]
     #[arg(long, global = true, value_name = "FILTER")]

@@ -159,6 +159,44 @@ fn a_level_that_is_none_is_refused_instead_of_switching_the_log_off() {
 }
 
 #[test]
+fn a_level_alone_is_of_echo_and_not_of_the_network_library() {
+    let enabled = |log: &str| {
+        let filter = Settings { log: log.to_owned(), ..Settings::default() }.log_filter().unwrap();
+        let subscriber =
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::sink).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            (
+                tracing::enabled!(target: "echo_node::runtime", tracing::Level::DEBUG),
+                tracing::enabled!(target: "libp2p_swarm", tracing::Level::DEBUG),
+                tracing::enabled!(target: "libp2p_swarm", tracing::Level::WARN),
+            )
+        })
+    };
+    assert_eq!(enabled("debug"), (true, false, true));
+    assert_eq!(enabled(" Trace "), (true, false, true));
+    assert_eq!(enabled("info"), (false, false, true));
+    assert_eq!(enabled("debug,libp2p=debug"), (true, true, true));
+}
+
+#[test]
+fn hours_disk_and_battery_are_read_from_every_layer() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "hours = \"22:00-07:00\"\nmax_disk = \"20GB\"\non_battery = \"work\"\n";
+    fs::write(dir.path().join(FILE_NAME), text).unwrap();
+    let flags = Flags { data_dir: Some(dir.path().to_owned()), ..Flags::default() };
+    let s = Config::load(&flags, env(&[])).unwrap().settings;
+    assert_eq!(s.hours.map(|hours| hours.to_string()).as_deref(), Some("22:00-07:00"));
+    assert_eq!((s.max_disk, s.on_battery), (Some(Size(20_000_000_000)), OnBattery::Work));
+    let variables = env(&[("ECHO_NODE_HOURS", "08:00-09:00"), ("ECHO_NODE_ON_BATTERY", "pause")]);
+    let flags = Flags { max_disk: Some(Size(1 << 30)), ..flags };
+    let s = Config::load(&flags, variables).unwrap().settings;
+    assert_eq!(s.hours, Some("08:00-09:00".parse().unwrap()));
+    assert_eq!((s.max_disk, s.on_battery), (Some(Size(1 << 30)), OnBattery::Pause));
+    let text = Config::load(&flags, env(&[("ECHO_NODE_HOURS", "at night")])).unwrap_err().to_string();
+    assert!(text.contains("ECHO_NODE_HOURS") && text.contains("22:00-07:00"), "{text}");
+}
+
+#[test]
 fn a_user_without_a_home_has_to_name_the_data_directory() {
     let load = |flags: &Flags, variables: &[(&str, &str)]| Config::load_below(None, flags, env(variables));
     let text = load(&Flags::default(), &[]).unwrap_err().to_string();

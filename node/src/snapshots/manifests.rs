@@ -26,8 +26,8 @@ pub const MAX_MANIFESTS: usize = 8;
 /// Longest encoded manifest with its signature, in bytes.
 const MAX_SIGNED_BYTES: u64 = (MAX_MANIFEST_BYTES + ENVELOPE_BYTES) as u64;
 
-/// Of the versions that come and are installed, one has a line in the log in this time. A fast run
-/// makes dozens a second.
+/// Of the versions that are installed, one has a line in the log in this time. A fast run makes dozens
+/// a second.
 pub(crate) static LINES: Paced = Paced::new(Duration::from_secs(10));
 
 /// A manifest that no honest peer hands on.
@@ -98,10 +98,7 @@ impl Manifests {
         let standing = self.remember(&manifest, signed);
         if standing == ManifestAge::News {
             let bytes = manifest.total_bytes;
-            match LINES.due("snapshot") {
-                Some(_) => tracing::info!(%version, bytes, "a new snapshot"),
-                None => tracing::debug!(%version, bytes, "a new snapshot"),
-            }
+            tracing::debug!(%version, bytes, "a new snapshot");
             self.snapshots.announce(Arc::new(manifest)).await?;
             self.news.notify_one();
         }

@@ -13,6 +13,7 @@ use echo_protocol::program::lock::{DirectoryLock, LockError};
 /// | `identity` | the secret key; losing it makes this node a stranger |
 /// | `lock` | held while a node runs here |
 /// | `trust.json`, `peers.json` | the trusted keeper of peer lists; peers that worked last |
+/// | `list` | the peer list that the node joined with last |
 /// | `charter`, `installed` | the run's signed charter; the signed manifest of the installed snapshot |
 /// | `chunks/` | chunks of snapshots, named by their content |
 /// | `images/` | weights of installed policies, in files without names |
@@ -75,6 +76,11 @@ impl DataDir {
     /// The trusted keeper and the newest list seen.
     pub fn trust(&self) -> PathBuf {
         self.0.join("trust.json")
+    }
+
+    /// A copy of the peer list that was used last.
+    pub fn list(&self) -> PathBuf {
+        self.0.join("list")
     }
 
     /// Peers that worked last.

@@ -16,7 +16,9 @@ use crate::state::state_file::StateError;
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// No list was named.
-    #[error("no peer list: get one from the run's keeper and pass it with --peers FILE")]
+    #[error(
+        "no peer list: get one from the run's keeper and pass it once with --peers FILE; the node keeps a copy"
+    )]
     NoList,
     /// The list does not exist.
     #[error("there is no peer list at {}; `echo-node config` says where `peers` is set", located(.0))]
@@ -45,7 +47,19 @@ pub enum TrustError {
     BadKey(String),
 }
 
-/// Opens the list at `path` under what this node remembers, and returns what it has to remember from now on.
+/// A list that this node believes.
+#[derive(Clone, Debug)]
+pub struct OpenedList {
+    /// What it says.
+    pub list: PeerList,
+    /// What to remember of its keeper.
+    pub trust: Trust,
+    /// The signed text, to be kept for later starts.
+    pub text: String,
+}
+
+/// Opens the list at `path`, or the one that was used last where none is named, under what this node
+/// remembers; with what it has to remember from now on.
 ///
 /// The keeper is pinned: the first one seen unless `list_key` names another. Naming a keeper who is
 /// not the remembered one starts the count of versions anew, since another keeper counts for
@@ -58,8 +72,13 @@ pub fn open_list(
     path: Option<&Path>,
     list_key: Option<&str>,
     now: UnixMillis,
-) -> Result<(PeerList, Trust), TrustError> {
-    let path = path.ok_or(TrustError::NoList)?;
+) -> Result<OpenedList, TrustError> {
+    let kept = data.list();
+    let path = match path {
+        Some(path) => path,
+        None if kept.exists() => kept.as_path(),
+        None => return Err(TrustError::NoList),
+    };
     let mut trust: Trust = state_file::read(&data.trust())?.unwrap_or_default();
     if let Some(text) = list_key {
         let key = PublicKey::from_hex(text).ok_or_else(|| TrustError::BadKey(text.to_owned()))?;
@@ -75,15 +94,16 @@ pub fn open_list(
     let text = String::from_utf8(bytes).map_err(|_| TrustError::NotText(path.to_owned()))?;
     let list = peer_list::open(&text, now, &mut trust)
         .map_err(|source| TrustError::Refused { path: path.to_owned(), source })?;
-    Ok((list, trust))
+    Ok(OpenedList { list, trust, text })
 }
 
-/// Remembers the keeper and the newest version for the next start.
+/// Remembers the keeper, the newest version and the list itself for the next start.
 ///
 /// # Errors
 /// [`StateError::Io`]; what was remembered before is then still there.
-pub fn remember(data: &DataDir, trust: &Trust) -> Result<(), StateError> {
-    state_file::write(&data.trust(), trust, true)
+pub fn remember(data: &DataDir, trust: &Trust, text: &str) -> Result<(), StateError> {
+    state_file::write(&data.trust(), trust, true)?;
+    state_file::write_bytes(&data.list(), text.as_bytes(), true)
 }
 
 #[cfg(test)]
@@ -100,14 +120,16 @@ mod tests {
     #[test]
     fn an_older_list_and_another_keeper_are_refused_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
-        let (data, path) = (DataDir::new(dir.path()), dir.path().join("list"));
+        let (data, path) = (DataDir::new(dir.path()), dir.path().join("echo.peers"));
         let (keeper, other) = (NodeKey::from_secret([1; 32]), NodeKey::from_secret([2; 32]));
         let give = |version, key| fs::write(&path, peer_list::sign(&list(version), key).unwrap()).unwrap();
         let open = |list_key: Option<&str>| open_list(&data, Some(&path), list_key, UnixMillis(1_000));
 
         give(7, &keeper);
-        let (_, trust) = open(None).unwrap();
-        remember(&data, &trust).unwrap();
+        let opened = open(None).unwrap();
+        remember(&data, &opened.trust, &opened.text).unwrap();
+        let again = open_list(&data, None, None, UnixMillis(1_000)).unwrap();
+        assert_eq!((again.list, again.text), (opened.list, opened.text), "no list has to be named again");
         let refusal = |result: Result<_, TrustError>| match result {
             Err(TrustError::Refused { source, .. }) => source,
             other => panic!("expected a refusal, got {other:?}"),
@@ -119,7 +141,7 @@ mod tests {
 
         // The owner may turn to another keeper, whose versions count anew.
         give(1, &other);
-        let (_, trust) = open(Some(&other.public().to_string())).unwrap();
+        let trust = open(Some(&other.public().to_string())).unwrap().trust;
         assert_eq!(trust.seen, 1);
         assert!(matches!(open(Some("12")), Err(TrustError::BadKey(_))));
     }
@@ -127,7 +149,7 @@ mod tests {
     #[test]
     fn what_is_not_a_list_is_said_plainly() {
         let dir = tempfile::tempdir().unwrap();
-        let (data, path) = (DataDir::new(dir.path()), dir.path().join("list"));
+        let (data, path) = (DataDir::new(dir.path()), dir.path().join("echo.peers"));
         assert!(matches!(open_list(&data, None, None, UnixMillis(0)), Err(TrustError::NoList)));
         assert!(matches!(open_list(&data, Some(&path), None, UnixMillis(0)), Err(TrustError::Missing(_))));
         fs::write(&path, [0xff, 0xfe]).unwrap();

@@ -86,6 +86,8 @@ pub struct Facts {
     pub learner: bool,
     /// Why it does not answer, where it says so: this node is banned, for instance.
     pub silence: Option<String>,
+    /// Why no work is taken, where the owner's settings say so.
+    pub paused: Option<String>,
     /// The installed version; `None` before the first of the run.
     pub version: Option<PolicyVersion>,
     /// The learner's epoch in which it was published.
@@ -153,6 +155,11 @@ impl NodeState {
         let (facts, meter) = &mut *self.0.lock();
         facts.rollouts += trajectories;
         meter.add(now, trajectories);
+    }
+
+    /// Keeps why no work is taken, and returns what was kept before.
+    pub fn paused(&self, why: Option<String>) -> Option<String> {
+        std::mem::replace(&mut self.0.lock().0.paused, why)
     }
 
     /// Counts a refused group.

@@ -1,5 +1,5 @@
-//! What the owner sees: a line every few seconds, a progress bar while a snapshot comes in, and
-//! a file for programs.
+//! What the owner sees: a line that stays at the bottom of a terminal, or one every few seconds elsewhere; a
+//! progress bar while a snapshot comes in; and a file for programs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -51,12 +51,27 @@ impl StatusReporter {
             {
                 tracing::warn!(%error, "the status file is not up to date");
             }
-            if spoken.elapsed() >= self.every {
-                self.screen.line(&line(&facts));
+            if self.screen.is_live() {
+                self.screen.status(&live(&facts));
+            } else if spoken.elapsed() >= self.every {
+                self.screen.status(&line(&facts));
                 spoken = Instant::now();
             }
         }
     }
+}
+
+/// What matters most, within 80 columns: the line that stays at the bottom of a terminal.
+pub fn live(facts: &Facts) -> String {
+    let version = facts.version.map_or_else(|| "no policy yet".to_owned(), |version| version.to_string());
+    let refused: u64 = facts.refused.values().sum();
+    let judged = match refused {
+        0 => format!("{} accepted", facts.accepted),
+        _ => format!("{} accepted, {refused} refused", facts.accepted),
+    };
+    let rate = format!("{:.1}/s", facts.rollouts_per_s);
+    let (outbox, peers) = (format!("outbox {}", facts.outbox), format!("{} peers", facts.peers));
+    [version, activity(facts), rate, judged, outbox, peers].join(" | ")
 }
 
 /// A node's facts on one line.
@@ -98,7 +113,20 @@ pub fn line(facts: &Facts) -> String {
     text
 }
 
+/// What it does, and what it receives.
 fn doing(facts: &Facts) -> String {
+    let mut text = activity(facts);
+    if let Some(download) = facts.download {
+        let percent = u128::from(download.have) * 100 / u128::from(download.total.max(1));
+        let _ = write!(text, ", receiving {} {percent} %", download.version);
+    }
+    text
+}
+
+fn activity(facts: &Facts) -> String {
+    if let (Some(why), NodeActivity::WaitingForWork) = (&facts.paused, facts.state) {
+        return format!("paused {why}");
+    }
     let state = match facts.state {
         NodeActivity::Joining => "looking for the learner",
         NodeActivity::WaitingForSnapshot => "waiting for a snapshot",
@@ -120,10 +148,6 @@ fn doing(facts: &Facts) -> String {
             }
             None => text.push_str(", learner away"),
         }
-    }
-    if let Some(download) = facts.download {
-        let percent = u128::from(download.have) * 100 / u128::from(download.total.max(1));
-        let _ = write!(text, ", receiving {} {percent} %", download.version);
     }
     text
 }
@@ -172,6 +196,30 @@ mod tests {
         assert!(line_now().contains("| checking others' work, learner away |"));
         node_state.set(|facts| (facts.checked, facts.silence) = (0, Some("banned: spam".into())));
         assert!(line_now().contains("| no group to check yet, refused by the learner (banned: spam) |"));
+    }
+
+    #[test]
+    fn the_line_of_a_terminal_fits_80_columns() {
+        let mut facts = Facts::default();
+        assert_eq!(
+            live(&facts),
+            "no policy yet | looking for the learner | 0.0/s | 0 accepted | outbox 0 | 0 peers"
+        );
+        assert!(live(&facts).len() <= 80);
+        facts.version = Some(PolicyVersion(1234));
+        (facts.state, facts.learner) = (NodeActivity::Generating, true);
+        (facts.rollouts_per_s, facts.accepted, facts.peers) = (132.0, 17_712, 13);
+        facts.refused.insert("stale", 212);
+        facts.download = Some(Download { version: PolicyVersion(1235), have: 1, total: 3 });
+        assert_eq!(
+            live(&facts),
+            "v1234 | generating | 132.0/s | 17712 accepted, 212 refused | outbox 0 | 13 peers"
+        );
+        assert!(live(&facts).len() <= 80, "{}", live(&facts).len());
+        (facts.state, facts.paused) = (NodeActivity::WaitingForWork, Some("on battery".into()));
+        assert!(
+            live(&facts).contains("| paused on battery |") && line(&facts).contains("| paused on battery,")
+        );
     }
 
     #[test]

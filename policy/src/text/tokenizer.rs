@@ -18,6 +18,7 @@ use crate::text::chat::{ChatError, ChatTemplate};
 mod characters;
 mod dialogue;
 mod expansion_limit;
+pub mod forms;
 mod guard;
 mod huggingface;
 
@@ -42,6 +43,16 @@ pub enum TokenizerError {
         path: PathBuf,
         /// What the system reported.
         source: std::io::Error,
+    },
+    /// The tokenizer is in a form that is not read.
+    #[error(
+        "{dir} has {name} and no tokenizer.json; make one with transformers: AutoTokenizer.from_pretrained(\"{dir}\").save_pretrained(\"{dir}\")"
+    )]
+    OtherForm {
+        /// The model's directory.
+        dir: PathBuf,
+        /// A file of its tokenizer.
+        name: &'static str,
     },
     /// A file or text is larger than its limit.
     #[error("{what} is larger than the {limit} bytes allowed; give a smaller one")]

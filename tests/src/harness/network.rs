@@ -172,6 +172,7 @@ impl TestNetwork {
         let mut command = self.program(name, &self.config.binaries.node);
         command.arg("run").arg("--data-dir").arg(self.layout.node_dir(name));
         command.arg("--peers").arg(self.layout.list()).args(["--threads", &threads.to_string()]);
+        command.args(["--on-battery", "work"]);
         command.args(["--device", &device.to_string()]);
         for address in LISTEN {
             command.args(["--listen", address]);

@@ -49,6 +49,7 @@ impl Fixture {
             min_pass_rate: 0.001,
             max_pass_rate: 0.999,
             output: self.dir.path().join("kept.jsonl"),
+            json: false,
         }
     }
 

@@ -46,14 +46,30 @@ async fn a_failed_attempt_says_what_was_tried() {
     node.shutdown().await;
 }
 
+#[tokio::test]
+async fn what_is_in_the_way_is_warned_of_once() {
+    let logged = testing::logged();
+    let dir = tempfile::tempdir().unwrap();
+    let (node, _n) = testing::host(66, Vec::new()).await;
+    let nobody = echo_protocol::net::peer_id_of([64; 32]);
+    let gone: Multiaddr =
+        format!("/ip4/127.0.0.1/tcp/1/p2p/{}", echo_protocol::net::peer_id_of([65; 32])).parse().unwrap();
+    let mut discovery = Discovery::new(node.clone(), nobody, &[gone], dir.path().join("peers.json"));
+    // Longer than the first pause, so that there are several attempts.
+    let reached = tokio::time::timeout(3 * FIRST_PAUSE, discovery.reach()).await;
+    assert!(reached.is_err(), "there is nobody");
+    let warnings = logged.lines("WARN");
+    let told: Vec<_> = warnings.iter().filter(|line| line.contains("keeps trying")).collect();
+    assert_eq!(told.len(), 1, "{warnings:?}");
+    assert!(told[0].contains("no peer of the list answers") && told[0].contains("firewall"), "{told:?}");
+    node.shutdown().await;
+}
+
 #[test]
-fn what_was_tried_is_logged_once_and_again_when_something_else_fails() {
+fn every_obstacle_has_its_advice_on_a_short_line() {
     let learner = echo_protocol::net::peer_id_of([64; 32]);
-    let mut named = Named::default();
-    let mut line = |tried: &str| named.line(&NotReached { learner, tried: tried.to_owned() });
-    assert!(line("/ip4/1.1.1.1: refused; the DHT does not know it").contains("1.1.1.1"));
-    let same = line("the DHT does not know it; /ip4/1.1.1.1: refused");
-    assert!(same.contains("not reached, for the same reasons") && same.len() < 120, "{same}");
-    assert!(line("/ip4/2.2.2.2: refused; the DHT does not know it").contains("2.2.2.2"));
-    assert!(!line("/ip4/1.1.1.1: refused").contains("1.1.1.1"));
+    for obstacle in [Obstacle::Nobody, Obstacle::Unknown, Obstacle::Silent] {
+        let error = NotReached { learner, obstacle, tried: "the DHT".into() };
+        assert!(error.advice().len() < 100, "{}", error.advice());
+    }
 }

@@ -47,6 +47,15 @@ pub enum ModelConfigError {
     /// The sizes contradict each other.
     #[error("config.json: {0}")]
     Inconsistent(String),
+    /// A model of another family.
+    #[error(
+        "config.json: the model is of the family `{found}`, which Echo does not have; use one whose model_type is qwen3, qwen2 or llama \
+         (Qwen3, Qwen2.5, Llama 3, SmolLM2 and others of their form)"
+    )]
+    Family {
+        /// Its `model_type`.
+        found: String,
+    },
     /// A feature that this decoder does not implement.
     #[error(
         "config.json: {feature} is not supported; use a model of the Qwen3, Qwen2/2.5 or Llama-3 family without it"

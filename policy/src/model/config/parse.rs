@@ -10,6 +10,15 @@ use super::{Family, MAX_CONFIG_BYTES, ModelConfig, ModelConfigError, RopeScaling
 
 type Object = Map<String, Value>;
 
+/// Width of a Qwen3 head where the file names none: transformers' default, whatever the other sizes.
+const QWEN3_HEAD_DIM: usize = 128;
+/// Layers below which the Qwen families have no window where the file does not say: transformers' default.
+const MAX_WINDOW_LAYERS: usize = 28;
+/// The kinds of layers that are known.
+const ATTENTIONS: [&str; 2] = ["full_attention", "sliding_attention"];
+/// Width of a window that is switched on without one: transformers' default.
+const SLIDING_WINDOW: usize = 4096;
+
 impl ModelConfig {
     /// Reads a `config.json` of at most [`MAX_CONFIG_BYTES`].
     ///
@@ -39,9 +48,12 @@ impl ModelConfig {
         let hidden_size = size(&root, "hidden_size")?;
         let num_attention_heads = size(&root, "num_attention_heads")?;
         let num_hidden_layers = size(&root, "num_hidden_layers")?;
-        refuse_sliding_window(&root, num_hidden_layers)?;
+        let max_position_embeddings =
+            size_or_null(&root, "max_position_embeddings")?.unwrap_or(default_positions(family));
+        refuse_sliding_window(&root, family, num_hidden_layers, max_position_embeddings)?;
         let head_dim = match size_or_null(&root, "head_dim")? {
             Some(value) => value,
+            None if family == Family::Qwen3 => QWEN3_HEAD_DIM,
             None if num_attention_heads > 0 && hidden_size.is_multiple_of(num_attention_heads) => {
                 hidden_size / num_attention_heads
             }
@@ -60,7 +72,7 @@ impl ModelConfig {
             num_attention_heads,
             num_key_value_heads: size_or_null(&root, "num_key_value_heads")?.unwrap_or(num_attention_heads),
             head_dim,
-            max_position_embeddings: size_or_null(&root, "max_position_embeddings")?.unwrap_or(2048),
+            max_position_embeddings,
             rms_norm_eps: number(&root, "rms_norm_eps")?.unwrap_or(1e-6),
             rope_theta,
             rope_scaling,
@@ -82,7 +94,7 @@ fn family(root: &Object) -> Result<Family, ModelConfigError> {
         Some("qwen3") => Ok(Family::Qwen3),
         Some("qwen2") => Ok(Family::Qwen2),
         Some("llama") => Ok(Family::Llama),
-        Some(other) => Err(unsupported(format!("model_type `{}`", shorten(other)))),
+        Some(other) => Err(ModelConfigError::Family { found: shorten(other) }),
         None => Err(ModelConfigError::Field { field: "model_type", wanted: "qwen3, qwen2 or llama" }),
     }
 }
@@ -90,43 +102,64 @@ fn family(root: &Object) -> Result<Family, ModelConfigError> {
 fn refuse_unsupported(root: &Object) -> Result<(), ModelConfigError> {
     match root.get("hidden_act") {
         None | Some(Value::Null) => {}
-        Some(Value::String(act)) if act == "silu" => {}
+        Some(Value::String(act)) if matches!(act.as_str(), "silu" | "swish") => {}
         Some(Value::String(act)) => return Err(unsupported(format!("hidden_act `{}`", shorten(act)))),
         Some(_) => return Err(ModelConfigError::Field { field: "hidden_act", wanted: "\"silu\"" }),
     }
     if root.get("quantization_config").is_some_and(|v| !v.is_null()) {
-        return Err(unsupported("a quantized model".into()));
+        return Err(unsupported("quantized weights (quantization_config)".into()));
     }
     Ok(())
 }
 
-/// A window is in use when a layer is named as sliding, or, in files without `layer_types`, when
-/// the switch is on, a width is given and at least one layer lies above `max_window_layers`.
-fn refuse_sliding_window(root: &Object, layers: usize) -> Result<(), ModelConfigError> {
-    let in_use = match root.get("layer_types") {
-        Some(Value::Array(types)) => types.iter().any(|t| t.as_str() != Some("full_attention")),
-        _ => {
-            flag(root, "use_sliding_window")?.unwrap_or(false)
-                && root.get("sliding_window").is_some_and(|v| !v.is_null())
-                && size_or_null(root, "max_window_layers")?.unwrap_or(0) < layers
-        }
-    };
-    if in_use { Err(unsupported("a sliding attention window".into())) } else { Ok(()) }
+/// Positions where the file names none, as transformers has them.
+fn default_positions(family: Family) -> usize {
+    match family {
+        Family::Qwen3 | Family::Qwen2 => 32_768,
+        Family::Llama => 2048,
+    }
 }
 
-fn rope(root: &Object) -> Result<(f64, RopeScaling), ModelConfigError> {
-    let newer = match root.get("rope_parameters") {
-        None | Some(Value::Null) => None,
-        Some(Value::Object(object)) => Some(object),
-        Some(_) => return Err(ModelConfigError::Field { field: "rope_parameters", wanted: "an object" }),
-    };
-    let older = match root.get("rope_scaling") {
-        None | Some(Value::Null) => None,
-        Some(Value::Object(object)) => Some(object),
-        Some(_) => {
-            return Err(ModelConfigError::Field { field: "rope_scaling", wanted: "an object or null" });
+/// A window is in use when a layer is named as sliding, or, in files without `layer_types`, when
+/// the switch is on, a width is given and at least one layer lies above `max_window_layers`. One that is
+/// as wide as the longest sequence hides nothing. The Llama family has none, whatever the file says.
+fn refuse_sliding_window(
+    root: &Object,
+    family: Family,
+    layers: usize,
+    positions: usize,
+) -> Result<(), ModelConfigError> {
+    if family == Family::Llama {
+        return Ok(());
+    }
+    let named = size_or_null(root, "sliding_window")?;
+    let (in_use, width) = match root.get("layer_types") {
+        Some(Value::Array(types)) => {
+            let mut kinds = types.iter().map(|kind| kind.as_str().unwrap_or("unknown"));
+            if let Some(other) = kinds.clone().find(|kind| !ATTENTIONS.contains(kind)) {
+                return Err(unsupported(format!("a layer of the kind `{}`", shorten(other))));
+            }
+            (kinds.any(|kind| kind == "sliding_attention"), named)
+        }
+        _ => {
+            let width = if root.contains_key("sliding_window") { named } else { Some(SLIDING_WINDOW) };
+            let lowest = size_or_null(root, "max_window_layers")?.unwrap_or(MAX_WINDOW_LAYERS);
+            let is_on = flag(root, "use_sliding_window")?.unwrap_or(false);
+            (is_on && width.is_some() && lowest < layers, width)
         }
     };
+    let is_narrow = width.is_none_or(|width| width < positions);
+    if in_use && is_narrow { Err(unsupported("a sliding attention window".into())) } else { Ok(()) }
+}
+
+/// Base and scaling of the rotary embedding. An empty object says nothing, as for transformers.
+fn rope(root: &Object) -> Result<(f64, RopeScaling), ModelConfigError> {
+    let object = |field: &'static str| match root.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(object)) => Ok(Some(object).filter(|object| !object.is_empty())),
+        Some(_) => Err(ModelConfigError::Field { field, wanted: "an object or null" }),
+    };
+    let (newer, older) = (object("rope_parameters")?, object("rope_scaling")?);
     let theta_inside = match newer.or(older) {
         Some(object) => number(object, "rope_theta")?,
         None => None,
@@ -140,27 +173,38 @@ fn rope(root: &Object) -> Result<(f64, RopeScaling), ModelConfigError> {
             return Err(unsupported("partial_rotary_factor other than 1".into()));
         }
     }
-    let Some(object) = newer.or(older) else { return Ok((theta, RopeScaling::Default)) };
+    match (newer.map(scaling).transpose()?, older.map(scaling).transpose()?) {
+        (Some(newer), Some(older)) if newer != older => {
+            let text =
+                "rope_parameters and rope_scaling differ; keep the one that the model was trained with";
+            Err(ModelConfigError::Inconsistent(text.into()))
+        }
+        (newer, older) => Ok((theta, newer.or(older).unwrap_or(RopeScaling::Default))),
+    }
+}
+
+fn scaling(object: &Object) -> Result<RopeScaling, ModelConfigError> {
     let kind = object.get("rope_type").or_else(|| object.get("type"));
     let needed = |field, wanted| number(object, field)?.ok_or(ModelConfigError::Field { field, wanted });
-    let scaling = match kind {
-        None => {
-            return Err(ModelConfigError::Field { field: "rope_type", wanted: "default, linear or llama3" });
+    match kind {
+        // As transformers has it; but what stretches has to say how.
+        None | Some(Value::Null) if !object.contains_key("factor") => Ok(RopeScaling::Default),
+        None | Some(Value::Null) => {
+            Err(ModelConfigError::Field { field: "rope_type", wanted: "default, linear or llama3" })
         }
         Some(Value::String(kind)) => match kind.as_str() {
-            "default" => RopeScaling::Default,
-            "linear" => RopeScaling::Linear { factor: needed("factor", "a number >= 1")? },
-            "llama3" => RopeScaling::Llama3 {
+            "default" => Ok(RopeScaling::Default),
+            "linear" => Ok(RopeScaling::Linear { factor: needed("factor", "a number >= 1")? }),
+            "llama3" => Ok(RopeScaling::Llama3 {
                 factor: needed("factor", "a number >= 1")?,
                 low_freq_factor: needed("low_freq_factor", "a positive number")?,
                 high_freq_factor: needed("high_freq_factor", "a positive number")?,
                 original_positions: size(object, "original_max_position_embeddings")?,
-            },
-            other => return Err(unsupported(format!("rope type `{}`", shorten(other)))),
+            }),
+            other => Err(unsupported(format!("rope type `{}`", shorten(other)))),
         },
-        Some(_) => return Err(ModelConfigError::Field { field: "rope_type", wanted: "a text" }),
-    };
-    Ok((theta, scaling))
+        Some(_) => Err(ModelConfigError::Field { field: "rope_type", wanted: "a text" }),
+    }
 }
 
 fn unsupported(feature: String) -> ModelConfigError {

@@ -56,7 +56,6 @@ fn what_is_written_reads_back() {
 #[test]
 fn what_is_not_supported_is_named() {
     for (kind, extra, named) in [
-        ("gemma3", "", "gemma3"),
         ("qwen3", r#","hidden_act":"gelu""#, "gelu"),
         ("qwen2", r#","use_sliding_window":true,"sliding_window":32,"max_window_layers":1"#, "sliding"),
         ("qwen3", r#","layer_types":["full_attention","sliding_attention"]"#, "sliding"),
@@ -67,8 +66,64 @@ fn what_is_not_supported_is_named() {
         assert!(matches!(error, ModelConfigError::Unsupported { .. }), "{error}");
         assert!(error.to_string().contains(named), "{error}");
     }
-    let unused = r#","use_sliding_window":true,"sliding_window":32,"max_window_layers":2"#;
-    ModelConfig::from_json(&text("qwen2", unused)).unwrap();
+    let error = ModelConfig::from_json(&text("gemma3_text", "")).unwrap_err().to_string();
+    assert!(error.contains("family `gemma3_text`") && error.contains("qwen3, qwen2 or llama"), "{error}");
+    assert!(!error.contains("without it"), "{error}");
+}
+
+#[test]
+fn a_window_that_hides_nothing_is_taken() {
+    for (kind, extra) in [
+        ("qwen2", r#","use_sliding_window":true,"sliding_window":32,"max_window_layers":2"#),
+        // 28 layers have none where the file does not say.
+        ("qwen2", r#","use_sliding_window":true,"sliding_window":32"#),
+        ("qwen3", r#","use_sliding_window":true,"sliding_window":null,"max_window_layers":0"#),
+        ("qwen3", r#","use_sliding_window":false,"sliding_window":32,"max_window_layers":0"#),
+        // As wide as the longest sequence.
+        ("qwen2", r#","use_sliding_window":true,"sliding_window":64,"max_window_layers":0"#),
+        ("qwen2", r#","use_sliding_window":true,"max_window_layers":0"#),
+        ("qwen3", r#","layer_types":["sliding_attention","full_attention"],"sliding_window":64"#),
+        ("llama", r#","use_sliding_window":true,"sliding_window":32,"max_window_layers":0"#),
+    ] {
+        ModelConfig::from_json(&text(kind, extra)).unwrap_or_else(|error| panic!("{kind}{extra}: {error}"));
+    }
+    let linear = r#","layer_types":["linear_attention","full_attention"],"sliding_window":64"#;
+    let error = ModelConfig::from_json(&text("qwen3", linear)).unwrap_err().to_string();
+    assert!(error.contains("linear_attention"), "{error}");
+}
+
+#[test]
+fn absent_fields_are_what_transformers_takes_for_them() {
+    let parse = |kind: &str, extra: &str| ModelConfig::from_json(&text(kind, extra)).unwrap();
+    assert_eq!(["qwen3", "qwen2", "llama"].map(|kind| parse(kind, "").head_dim), [128, 4, 4]);
+    assert_eq!(parse("llama", r#","head_dim":null"#).head_dim, 4);
+    assert_eq!(parse("llama", r#","hidden_act":"swish","eos_token_id":[3,4]"#).eos_token_ids, [3, 4]);
+    let positions = |kind: &str| {
+        let short = text(kind, "").replace(r#","max_position_embeddings":64"#, "");
+        ModelConfig::from_json(&short).unwrap().max_position_embeddings
+    };
+    assert_eq!(["qwen3", "qwen2", "llama"].map(positions), [32_768, 32_768, 2048]);
+    assert!(parse("qwen2", r#","attention_bias":false"#).has_qkv_bias());
+}
+
+#[test]
+fn rope_objects_that_say_nothing_stretch_nothing() {
+    let parse = |extra: &str| ModelConfig::from_json(&text("llama", extra));
+    for extra in [
+        r#","rope_scaling":{},"rope_theta":5000.0"#,
+        r#","rope_scaling":null,"rope_theta":5000"#,
+        r#","rope_parameters":{"rope_theta":5000.0}"#,
+        r#","rope_parameters":{},"rope_theta":5000.0"#,
+        r#","rope_parameters":{"rope_type":"default","rope_theta":5000.0},"rope_scaling":{}"#,
+    ] {
+        let config = parse(extra).unwrap();
+        assert_eq!((config.rope_theta, config.rope_scaling), (5000.0, RopeScaling::Default), "{extra}");
+    }
+    let typeless = parse(r#","rope_scaling":{"factor":2.0}"#).unwrap_err().to_string();
+    assert!(typeless.contains("rope_type"), "{typeless}");
+    let two = r#","rope_parameters":{"rope_type":"default"},"rope_scaling":{"type":"linear","factor":2.0}"#;
+    let two = parse(two).unwrap_err().to_string();
+    assert!(two.contains("rope_parameters and rope_scaling differ"), "{two}");
 }
 
 #[test]

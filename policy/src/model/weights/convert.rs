@@ -15,6 +15,18 @@ impl WeightTensor {
         values
     }
 
+    /// Whether all elements are numbers. Nothing is copied.
+    pub(super) fn is_finite(&self) -> bool {
+        fn each<const N: usize>(bytes: &[u8], finite: impl Fn([u8; N]) -> bool) -> bool {
+            bytes.as_chunks::<N>().0.iter().all(|chunk| finite(*chunk))
+        }
+        match self.dtype {
+            DType::F32 => each(self.bytes(), |chunk| f32::from_le_bytes(chunk).is_finite()),
+            DType::BF16 => each(self.bytes(), |chunk| bf16::from_le_bytes(chunk).is_finite()),
+            DType::F16 => each(self.bytes(), |chunk| f16::from_le_bytes(chunk).is_finite()),
+        }
+    }
+
     /// Row `index` of a matrix as f32.
     ///
     /// Panics when there is no such row, or `to` is not as long as one.

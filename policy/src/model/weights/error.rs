@@ -13,6 +13,28 @@ pub enum WeightsError {
         /// What the system reported.
         source: std::io::Error,
     },
+    /// The directory has no safetensors file.
+    #[error("{dir} has no weights that can be read: {found}")]
+    NoWeights {
+        /// The model's directory.
+        dir: PathBuf,
+        /// What is there instead, and what to do.
+        found: String,
+    },
+    /// The embeddings are tied, and the file has another output projection.
+    #[error(
+        "config.json ties the output projection to the embedding (tie_word_embeddings), and the file has another `lm_head.weight`: \
+         write \"tie_word_embeddings\": false to use that tensor, or remove it from the file"
+    )]
+    OtherHead,
+    /// A number of the weights is none.
+    #[error(
+        "tensor `{name}` holds NaN or infinity: its training has diverged, or the file is damaged; fetch it again, or take an earlier checkpoint"
+    )]
+    NotFinite {
+        /// Its Hugging Face name.
+        name: String,
+    },
     /// A safetensors file or shard index is malformed.
     #[error("{path} is malformed: {reason}; fetch the file again")]
     Malformed {
@@ -22,13 +44,13 @@ pub enum WeightsError {
         reason: String,
     },
     /// A tensor that the configuration calls for is absent.
-    #[error("tensor `{name}` is missing; the weights belong to another configuration or are incomplete")]
+    #[error("tensor `{name}` is missing; take config.json and all weight files of one and the same model")]
     Missing {
         /// Its Hugging Face name.
         name: String,
     },
     /// A tensor that the configuration does not know.
-    #[error("tensor `{name}` is not part of this configuration; the weights belong to another one")]
+    #[error("tensor `{name}` is not part of this configuration; {}", unexpected(.name))]
     Unexpected {
         /// First 80 characters of its name.
         name: String,
@@ -86,4 +108,23 @@ pub enum WeightsError {
     /// candle could not build a tensor.
     #[error("cannot build a tensor on the device: {0}")]
     Candle(#[from] candle_core::Error),
+}
+
+/// What to do about a tensor that nobody expects.
+fn unexpected(name: &str) -> &'static str {
+    if name.ends_with(".bias") && name.contains(".self_attn.") {
+        "where the model has biases, config.json says \"attention_bias\": true"
+    } else if name.ends_with(".bias") && name.contains(".mlp.") {
+        "where the model has biases, config.json says \"mlp_bias\": true"
+    } else if name == "lm_head.weight" {
+        "where it is not the embedding, config.json says \"tie_word_embeddings\": false"
+    } else if name.starts_with("model.layers.") {
+        "take config.json and weights of the same model (num_hidden_layers may be too small)"
+    } else if name.contains("lora_") {
+        "it is a LoRA adapter: merge it into its model first (peft: merge_and_unload)"
+    } else if name.starts_with("v_head.") || name.starts_with("score.") {
+        "it is a head for values or classes: take the language model alone"
+    } else {
+        "take config.json and weights of the same model"
+    }
 }

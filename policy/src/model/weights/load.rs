@@ -31,7 +31,8 @@ impl Weights {
     /// checks them against `config`.
     ///
     /// Tensors stay in the file's element type. Two kinds of tensors that older tools left in files
-    /// are skipped: a copy of a tied output projection, and tables of rotary frequencies.
+    /// are skipped: a copy of a tied output projection, and tables of rotary frequencies. An output projection
+    /// that is no copy is an error: whether the model is tied or not, one of the files is wrong.
     ///
     /// The files must not be written to while the weights are in use; Echo installs a model by
     /// renaming a whole directory.
@@ -40,13 +41,79 @@ impl Weights {
     /// When a file is absent or malformed, or the tensors do not fit the configuration.
     pub fn load_dir(dir: &Path, config: &ModelConfig) -> Result<Self, WeightsError> {
         let single = dir.join(SINGLE);
-        let files = if single.is_file() { vec![single] } else { shard_files(dir)? };
+        let files = match (single.is_file(), dir.join(INDEX).exists()) {
+            (true, _) => vec![single],
+            (false, true) => shard_files(dir)?,
+            (false, false) => {
+                return Err(WeightsError::NoWeights { dir: dir.to_owned(), found: instead(dir) });
+            }
+        };
         let mut found = Vec::new();
         for path in files {
-            read_file(&path, config, &mut found)?;
+            read_file(&path, &mut found)?;
+        }
+        if config.tie_word_embeddings {
+            drop_copy(&mut found)?;
         }
         Self::assemble(config, found)
     }
+
+    /// Whether every number is one.
+    ///
+    /// # Errors
+    /// [`WeightsError::NotFinite`] names the first tensor that has another.
+    pub fn check_finite(&self) -> Result<(), WeightsError> {
+        match self.iter().find(|tensor| !tensor.is_finite()) {
+            Some(tensor) => Err(WeightsError::NotFinite { name: tensor.name().to_owned() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Takes out the output projection of a tied model, which must be the embedding once more.
+fn drop_copy(found: &mut Vec<WeightTensor>) -> Result<(), WeightsError> {
+    let Some(at) = found.iter().position(|tensor| tensor.name() == "lm_head.weight") else { return Ok(()) };
+    let head = found.remove(at);
+    match found.iter().find(|tensor| tensor.name() == "model.embed_tokens.weight") {
+        Some(embedding) if !same(embedding, &head) => Err(WeightsError::OtherHead),
+        // Without an embedding the complaint is another.
+        _ => Ok(()),
+    }
+}
+
+fn same(one: &WeightTensor, other: &WeightTensor) -> bool {
+    let alike = (one.dtype(), one.shape()) == (other.dtype(), other.shape());
+    alike && one.bytes() == other.bytes()
+}
+
+/// What a directory holds in place of safetensors files, and what to do about it.
+fn instead(dir: &Path) -> String {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return "there is no such directory; check the path".to_owned();
+    };
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let first = |is_wanted: &dyn Fn(&str) -> bool| names.iter().find(|name| is_wanted(name));
+    if let Some(name) = first(&|name| name.starts_with("adapter_model.")) {
+        return format!("{name} is a LoRA adapter; merge it into its model first (peft: merge_and_unload)");
+    }
+    if let Some(name) = first(&|name| name.ends_with(".safetensors")) {
+        return format!(
+            "{name} is not {SINGLE}, and there is no {INDEX}; fetch the index as well, or rename the file"
+        );
+    }
+    if let Some(name) = first(&|name| [".bin", ".pt", ".pth"].iter().any(|end| name.ends_with(end))) {
+        return format!(
+            "{name} is not read, {SINGLE} is; convert it with transformers: \
+             AutoModelForCausalLM.from_pretrained(\"{0}\").save_pretrained(\"{0}-safetensors\")",
+            dir.display()
+        );
+    }
+    if let Some(name) = first(&|name| name.ends_with(".gguf")) {
+        return format!("{name} is of llama.cpp; take the model's directory with {SINGLE} from its maker");
+    }
+    format!("neither {SINGLE} nor {INDEX} is there; fetch the whole model again")
 }
 
 fn shard_files(dir: &Path) -> Result<Vec<PathBuf>, WeightsError> {
@@ -77,7 +144,7 @@ fn shard_files(dir: &Path) -> Result<Vec<PathBuf>, WeightsError> {
     Ok(files)
 }
 
-fn read_file(path: &Path, config: &ModelConfig, found: &mut Vec<WeightTensor>) -> Result<(), WeightsError> {
+fn read_file(path: &Path, found: &mut Vec<WeightTensor>) -> Result<(), WeightsError> {
     let read = |source| WeightsError::Read { path: path.to_owned(), source };
     let malformed = |reason: String| WeightsError::Malformed { path: path.to_owned(), reason };
     let file = File::open(path).map_err(read)?;
@@ -87,8 +154,7 @@ fn read_file(path: &Path, config: &ModelConfig, found: &mut Vec<WeightTensor>) -
     let base = map.as_ptr() as usize;
     let tensors = SafeTensors::deserialize(&map).map_err(|e| malformed(e.to_string()))?;
     for (name, view) in tensors.iter() {
-        let leftover_head = config.tie_word_embeddings && name == "lm_head.weight";
-        if leftover_head || name.ends_with(".rotary_emb.inv_freq") {
+        if name.contains(".rotary_emb.") {
             continue;
         }
         let dtype = DType::try_from(view.dtype()).map_err(|other| WeightsError::Dtype {

@@ -1,6 +1,8 @@
 use super::*;
 use crate::model::config::{ModelConfig, TinySizes};
 
+mod forms;
+
 fn config() -> ModelConfig {
     let sizes = TinySizes {
         vocab: 11,

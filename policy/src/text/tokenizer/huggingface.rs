@@ -11,7 +11,7 @@ use super::expansion_limit::ExpansionLimit;
 use super::guard::guarded;
 use super::{
     CHAT_TEMPLATE_FILE, MAX_TOKENIZER_BYTES, MAX_TOKENIZER_CONFIG_BYTES, TOKENIZER_CONFIG_FILE,
-    TokenizerError, read_capped,
+    TokenizerError, forms, read_capped,
 };
 use crate::text::chat::{ChatError, ChatTemplate, MAX_TEMPLATE_BYTES};
 
@@ -65,10 +65,11 @@ impl HfTokenizer {
     /// # Errors
     /// When a file is unreadable, too large or malformed, or the files contradict each other.
     pub fn from_file(path: &Path) -> Result<Self, TokenizerError> {
-        let bytes = read_capped(path, MAX_TOKENIZER_BYTES)?.ok_or_else(|| TokenizerError::File {
-            path: path.to_owned(),
-            source: std::io::ErrorKind::NotFound.into(),
-        })?;
+        let Some(bytes) = read_capped(path, MAX_TOKENIZER_BYTES)? else {
+            forms::refuse_others(path.parent().unwrap_or(Path::new("")))?;
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(TokenizerError::File { path: path.to_owned(), source });
+        };
         let config = read_capped(&path.with_file_name(TOKENIZER_CONFIG_FILE), MAX_TOKENIZER_CONFIG_BYTES)?;
         let tokenizer = Self::from_bytes(&bytes, config.as_deref())?;
         let template = path.with_file_name(CHAT_TEMPLATE_FILE);
@@ -119,6 +120,11 @@ impl HfTokenizer {
         let added = Config::deserialize(&config).map_err(malformed)?.added_tokens_decoder;
         growth.check_added(added.values().map(|token| token.content.as_str()))?;
         add_missing_tokens(&mut inner, added)?;
+        if let Some(end) = special_tokens.get("eos_token")
+            && inner.token_to_id(end).is_none()
+        {
+            return Err(TokenizerError::Config(format!("eos_token {end:?} is no token of tokenizer.json")));
+        }
         Ok(Self { inner, growth, special_tokens, chat_template, chat: None })
     }
 
@@ -222,6 +228,9 @@ mod tests {
     fn a_config_of_another_tokenizer_is_refused() {
         let dir = directory(|config| config["added_tokens_decoder"] = json!({"70": {"content": "<|end|>"}}));
         assert!(matches!(Tokenizer::from_dir(dir.path()), Err(TokenizerError::Config(_))));
+        let dir = directory(|config| config["eos_token"] = json!("<|nobody|>"));
+        let error = Tokenizer::from_dir(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("<|nobody|>") && error.contains("no token"), "{error}");
         let dir = directory(|config| *config = json!([1]));
         assert!(matches!(Tokenizer::from_dir(dir.path()), Err(TokenizerError::Config(_))));
     }

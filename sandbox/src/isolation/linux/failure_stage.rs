@@ -102,12 +102,14 @@ impl Stage {
         match self {
             Self::UserNamespace | Self::UserMap => {
                 "allow user namespaces (user.max_user_namespaces > 0, kernel.unprivileged_userns_clone = 1, \
-                 kernel.apparmor_restrict_unprivileged_userns = 0), or run as root"
+                 kernel.apparmor_restrict_unprivileged_userns = 0)"
             }
             Self::NetworkNamespace | Self::MountNamespace | Self::PidNamespace | Self::OtherNamespaces => {
                 "use a kernel of 5.12 or newer with all namespaces; in a container, allow clone3, unshare and mount"
             }
-            Self::JoinGroup => "let this user write to its control group (systemd: Delegate=yes)",
+            Self::JoinGroup => {
+                "start the program with `systemd-run --user --scope -p Delegate=yes`, so that its control group is its own"
+            }
             Self::RootTree | Self::RootPivot | Self::Scratch | Self::Proc | Self::JobMount => {
                 "use a kernel of 5.12 or newer with tmpfs; in a container, allow the mount system calls"
             }

@@ -81,6 +81,10 @@ pub(super) fn open(
     Ok((plan, slots, report))
 }
 
+/// What gives a user a control group of their own. Nobody has to be root for it.
+const DELEGATE: &str = "start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`, or as a \
+                        service with Delegate=yes (`echo-node install-service` makes one)";
+
 /// Where control groups can be made, if anywhere.
 fn group(requirements: &Requirements, lacks: &mut Vec<Lack>) -> Option<Hierarchies> {
     let hierarchies = Hierarchies::find();
@@ -92,10 +96,8 @@ fn group(requirements: &Requirements, lacks: &mut Vec<Lack>) -> Option<Hierarchi
         }
         Err(_) if requirements.rlimits_suffice => None,
         Err(error) => {
-            lacks.push(Lack {
-                what: format!("no control group can be made: {error}"),
-                mend: "delegate memory and pids to this user (systemd: Delegate=yes), or run as root".into(),
-            });
+            lacks
+                .push(Lack { what: format!("no control group can be made: {error}"), mend: DELEGATE.into() });
             None
         }
     }
