@@ -170,6 +170,8 @@ impl RunConfig {
 }
 
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod tests {
