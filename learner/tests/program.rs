@@ -82,6 +82,28 @@ fn it_works_on_without_a_log() {
 }
 
 #[test]
+fn a_run_file_is_checked_with_its_exit_code_and_nothing_is_made() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("run.toml"), RUN_FILE).unwrap();
+    let check = |more: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        let asked =
+            command.args(["check", "run.toml", "--json"]).args(more).current_dir(home.path()).output();
+        let asked = asked.unwrap();
+        (asked.status.code(), String::from_utf8_lossy(&asked.stdout).into_owned())
+    };
+    let (code, sound) = check(&["--set", "buffer.max_bytes=16777216"]);
+    assert_eq!((code, sound.contains(r#""passed":true"#)), (Some(0), true), "{sound}");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("network.listen=['/ip4/127.0.0.1/tcp/{}']", taken.local_addr().unwrap().port());
+    let (code, wrong) = check(&["--set", &listen, "--set", "run.updates=0"]);
+    assert_eq!(code, Some(2), "{wrong}");
+    assert!(wrong.contains("run.updates = 0") && wrong.contains("[network] listen"), "{wrong}");
+    let names: Vec<_> = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["run.toml"]);
+}
+
+#[test]
 fn signals_end_a_warm_up_at_once() {
     for (name, code) in [("-TERM", 143), ("-INT", 130)] {
         let home = tempfile::tempdir().unwrap();

@@ -96,7 +96,7 @@ enum Place<'a> {
     List(&'a mut Vec<Value>),
 }
 
-impl<'a> Place<'a> {
+impl Place<'_> {
     /// The table or list called `part`; a table that is not there yet begins as `default`.
     fn below(self, part: &str, default: Table) -> Option<Self> {
         let value = match self {
