@@ -110,6 +110,12 @@ pub trait Task: Debug + Send + Sync {
         None
     }
 
+    /// What whoever founds a run on the task should know of its file: rows that are left out, as no
+    /// answer could earn on them, or answers that are all the same. One text each; may be several lines.
+    fn remarks(&self) -> &[String] {
+        &[]
+    }
+
     /// The characters of all prompts and solutions, where a file brings them: a character tokenizer
     /// is made for them. Procedural tasks stay within what every one of them has.
     fn alphabet(&self) -> BTreeSet<char> {
