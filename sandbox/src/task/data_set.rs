@@ -165,7 +165,10 @@ mod tests {
             "2 rows cannot be used:\n  row 1: 10 is too large\n  row 3: 11 is too large"
         );
         let many = refused(&"10\n".repeat(8));
-        assert!(many.starts_with("8 rows") && many.ends_with("row 5: 10 is too large\n  and 3 more"), "{many}");
+        assert!(
+            many.starts_with("8 rows") && many.ends_with("row 5: 10 is too large\n  and 3 more"),
+            "{many}"
+        );
         assert!(refused("1\n{\n2").starts_with("row 2: it is not JSON"), "{}", refused("1\n{\n2"));
         assert!(refused("1\n\"a\"").starts_with("row 2: it is a text"), "{}", refused("1\n\"a\""));
         assert!(refused("1\n\nnot").starts_with("row 3: it is not JSON"), "{}", refused("1\n\nnot"));

@@ -36,7 +36,10 @@ impl NamedRows {
     pub fn remark(&self, task: &str, rest: usize) -> Option<String> {
         let all = self.count + rest;
         (self.count > 0).then(|| {
-            format!("task {task}: {} of {all} rows are left out, as no answer could earn on them:\n{self}", self.count)
+            format!(
+                "task {task}: {} of {all} rows are left out, as no answer could earn on them:\n{self}",
+                self.count
+            )
         })
     }
 

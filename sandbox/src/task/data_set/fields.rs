@@ -133,7 +133,10 @@ pub fn asked(key: &str, value: &Value) -> Result<String, String> {
         Value::String(text) => return Ok(text.clone()),
         Value::Array(messages) => messages,
         other => {
-            return Err(format!("`{key}` is {}: write a text, or messages with `role` and `content`", described(other)));
+            return Err(format!(
+                "`{key}` is {}: write a text, or messages with `role` and `content`",
+                described(other)
+            ));
         }
     };
     let mut texts = Vec::new();
@@ -152,7 +155,11 @@ pub fn asked(key: &str, value: &Value) -> Result<String, String> {
             (Some("user" | "human"), Some(_)) => {
                 return Err(format!("`{key}` has two messages of the user in a row: join them to one"));
             }
-            (Some(role), Some(_)) => return Err(format!("`{key}` has a message of the role {role:?} before a question of the user")),
+            (Some(role), Some(_)) => {
+                return Err(format!(
+                    "`{key}` has a message of the role {role:?} before a question of the user"
+                ));
+            }
             _ => return Err(format!("`{key}` has a message without `role` and `content` as texts")),
         }
     }
@@ -189,7 +196,9 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_people_write_them() {
-        for (number, text) in [(json!(27.0), "27"), (json!(0.5), "0.5"), (json!(-3), "-3"), (json!(1e-7), "0.0000001")] {
+        for (number, text) in
+            [(json!(27.0), "27"), (json!(0.5), "0.5"), (json!(-3), "-3"), (json!(1e-7), "0.0000001")]
+        {
             let Value::Number(number) = number else { panic!("{number}") };
             assert_eq!(number_text(&number), text);
         }

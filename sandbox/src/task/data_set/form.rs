@@ -108,6 +108,11 @@ pub(super) struct Lines {
 }
 
 impl Lines {
+    /// Whether no row was added yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
     /// Adds a row.
     pub(super) fn push(&mut self, row: &Value) -> Result<(), DataError> {
         if self.rows == MAX_ROWS {
@@ -145,7 +150,9 @@ pub(super) fn not_a_row(line: &[u8], error: &serde_json::Error) -> String {
             let whole = |line: &[u8]| serde_json::from_slice::<Value>(line).is_ok();
             let mend = if line.strip_suffix(b",").is_some_and(whole) {
                 "a comma stands behind the object: remove it"
-            } else if line.windows(3).any(|word| word == b"NaN") || line.windows(8).any(|word| word == b"Infinity") {
+            } else if line.windows(3).any(|word| word == b"NaN")
+                || line.windows(8).any(|word| word == b"Infinity")
+            {
                 "NaN and Infinity are no JSON: write null, or leave the key out"
             } else if line.starts_with(b"{'") {
                 "it has single quotes, as Python prints: write it with json.dumps"
@@ -187,8 +194,14 @@ mod tests {
     #[test]
     fn arrays_and_objects_that_hold_one_become_lines() {
         assert_eq!(lines("\u{feff}[{\"b\": 1, \"a\": 2},\n {\"b\": 3}]"), "{\"b\":1,\"a\":2}\n{\"b\":3}\n");
-        assert_eq!(lines("{\n \"version\": 1,\n \"data\": [{\"a\": 1}, {\"a\": 2}]\n}"), "{\"a\":1}\n{\"a\":2}\n");
-        assert_eq!(lines("{\n \"question\": \"?\",\n \"answer\": \"1\"\n}"), "{\"question\":\"?\",\"answer\":\"1\"}\n");
+        assert_eq!(
+            lines("{\n \"version\": 1,\n \"data\": [{\"a\": 1}, {\"a\": 2}]\n}"),
+            "{\"a\":1}\n{\"a\":2}\n"
+        );
+        assert_eq!(
+            lines("{\n \"question\": \"?\",\n \"answer\": \"1\"\n}"),
+            "{\"question\":\"?\",\"answer\":\"1\"}\n"
+        );
         assert_eq!(lines("{\n\"prompt\": [{\"role\": \"user\"}]}"), "{\"prompt\":[{\"role\":\"user\"}]}\n");
         assert!(refused(b"[{\"a\": 1}, 2]").contains("row 2 of its array is the number 2"));
         assert!(refused(b"[{\"a\": 1},\n{\"a\"").contains("line 2"), "{}", refused(b"[{\"a\": 1},\n{\"a\""));

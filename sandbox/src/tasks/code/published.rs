@@ -104,7 +104,8 @@ fn code_contests(fields: &Fields) -> Result<TestsRow, Unusable> {
 
 /// The first solution in Python 3 of `{"language": […], "solution": […]}`, or of a list of such pairs.
 fn in_python(solutions: &Value) -> Option<String> {
-    let python = |language: &Value| language.as_u64() == Some(PYTHON3) || language.as_str() == Some("PYTHON3");
+    let python =
+        |language: &Value| language.as_u64() == Some(PYTHON3) || language.as_str() == Some("PYTHON3");
     let text = |solution: &Value| solution.as_str().map(str::to_owned);
     match solutions {
         Value::Array(pairs) => {
@@ -168,13 +169,15 @@ mod tests {
     #[test]
     fn apps_is_read_with_streams_and_with_calls() {
         let input_output = json!({"inputs": ["1 2\n", ["3", "4"]], "outputs": ["3\n", 7]}).to_string();
-        let streams = row(json!({"question": "Add.", "input_output": input_output, "solutions": "[\"print(3)\"]",
+        let streams =
+            row(json!({"question": "Add.", "input_output": input_output, "solutions": "[\"print(3)\"]",
             "starter_code": "", "difficulty": "interview"}))
-        .unwrap();
+            .unwrap();
         assert_eq!(texts(&streams), [("1 2\n", "3\n"), ("3\n4", "7")]);
         assert_eq!((streams.prompt.as_str(), streams.solution.as_deref()), ("Add.", Some("print(3)")));
         let calls = json!({"fn_name": "add", "inputs": [[1, [2]]], "outputs": [[3]]});
-        let calls = row(json!({"question": "Add.", "input_output": calls, "starter_code": "def add(a, b):"})).unwrap();
+        let calls = row(json!({"question": "Add.", "input_output": calls, "starter_code": "def add(a, b):"}))
+            .unwrap();
         assert_eq!(texts(&calls), [("1\n[2]\n", "[[3],3]")]);
         assert_eq!(calls.function.as_deref(), Some("add"));
         assert!(calls.prompt.ends_with("def add(a, b):") && matches!(calls.checking, Checking::Program(_)));
@@ -197,7 +200,8 @@ mod tests {
     #[test]
     fn live_code_bench_is_read_and_its_packed_tests_are_named() {
         let stdin = json!([{"input": "1 2", "output": "3", "testtype": "stdin"}]).to_string();
-        let live = row(json!({"question_content": "Add.", "public_test_cases": stdin, "private_test_cases": ""}));
+        let live =
+            row(json!({"question_content": "Add.", "public_test_cases": stdin, "private_test_cases": ""}));
         assert_eq!(texts(&live.unwrap()), [("1 2", "3")]);
         let functional = json!([{"input": "[1, 2]\n3", "output": "6", "testtype": "functional"}]).to_string();
         let live = row(json!({"question_content": "Add.", "public_test_cases": functional,

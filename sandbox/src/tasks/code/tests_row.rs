@@ -164,14 +164,21 @@ pub(super) fn pairs<'a>(
     };
     let (inputs, outputs) = (list(["inputs", "input"])?, list(["outputs", "output"])?);
     if inputs.len() != outputs.len() {
-        return Err(format!("`{key}` has {} inputs and {} outputs: they go together", inputs.len(), outputs.len()));
+        return Err(format!(
+            "`{key}` has {} inputs and {} outputs: they go together",
+            inputs.len(),
+            outputs.len()
+        ));
     }
     Ok(inputs.iter().zip(outputs))
 }
 
 fn case(key: &str, number: usize, test: &Value) -> Result<Case, String> {
     let Some(object) = test.as_object() else {
-        return Err(format!("test {number} of `{key}` is {}: write {{\"input\", \"output\"}}", described(test)));
+        return Err(format!(
+            "test {number} of `{key}` is {}: write {{\"input\", \"output\"}}",
+            described(test)
+        ));
     };
     let value = |names: [&str; 2]| {
         names.iter().find_map(|name| object.get(*name)).ok_or_else(|| {
@@ -191,9 +198,13 @@ fn text(key: &str, number: usize, value: &Value) -> Result<String, String> {
         Value::String(text) => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
         Value::Array(lines) => {
-            let lines: Result<Vec<String>, String> = lines.iter().map(|line| text(key, number, line)).collect();
+            let lines: Result<Vec<String>, String> =
+                lines.iter().map(|line| text(key, number, line)).collect();
             Ok(lines?.join("\n"))
         }
-        other => Err(format!("test {number} of `{key}` has {}: write a text, or a list of lines", described(other))),
+        other => Err(format!(
+            "test {number} of `{key}` has {}: write a text, or a list of lines",
+            described(other)
+        )),
     }
 }

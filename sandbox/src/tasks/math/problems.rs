@@ -212,13 +212,18 @@ mod tests {
     #[test]
     fn rows_that_no_answer_can_earn_on_are_left_out_with_one_remark() {
         let dead = r#"{"problem": "Which?", "solution": "", "answer": "notfound"}"#;
-        let task = MathProblems::new(MathConfig::default(), format!("{dead}{ROWS}{dead}").as_bytes()).unwrap();
+        let task =
+            MathProblems::new(MathConfig::default(), format!("{dead}{ROWS}{dead}").as_bytes()).unwrap();
         assert_eq!(task.rows.iter().len(), 3);
         let [remark] = task.remarks() else { panic!("{:?}", task.remarks()) };
-        assert!(remark.contains("2 of 5 rows") && remark.contains("row 1: ") && remark.contains("notfound"), "{remark}");
+        assert!(
+            remark.contains("2 of 5 rows") && remark.contains("row 1: ") && remark.contains("notfound"),
+            "{remark}"
+        );
         assert_eq!(self::task().remarks(), [String::new(); 0]);
         let same = r#"{"question": "Capital?", "answer": "Paris"}"#;
-        let task = MathProblems::new(MathConfig::default(), format!("{same}\n").repeat(8).as_bytes()).unwrap();
+        let task =
+            MathProblems::new(MathConfig::default(), format!("{same}\n").repeat(8).as_bytes()).unwrap();
         assert!(task.remarks()[0].contains("all 8 rows have the answer"), "{:?}", task.remarks());
     }
 

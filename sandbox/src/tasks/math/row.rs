@@ -162,7 +162,9 @@ fn in_solution(fields: &Fields, solution: Option<&str>) -> Result<String, Unusab
     match solution {
         Some(text) if framed(text) || text.contains("####") => Ok(text.to_owned()),
         Some(text) if text.len() <= LONGEST_ANSWER && !text.trim().contains('\n') => Ok(text.to_owned()),
-        Some(_) => Err(dead("it has no `answer`, and its `solution` shows none in \\boxed{…} or behind ####")),
+        Some(_) => {
+            Err(dead("it has no `answer`, and its `solution` shows none in \\boxed{…} or behind ####"))
+        }
         None if fields.has("solution") => Err(dead("it has no `answer`, and its `solution` is empty")),
         None => Err(Unusable::Wrong(format!(
             "it has no answer: name it `answer`, `ground_truth` or `solution` (its keys are {})",
@@ -175,8 +177,10 @@ fn in_solution(fields: &Fields, solution: Option<&str>) -> Result<String, Unusab
 fn is_phrase(answer: &str) -> bool {
     const MAX_WORDS: usize = 4;
     let plain = answer.replace("\\text", " ");
-    let words: Vec<&str> =
-        plain.split(|c: char| c.is_whitespace() || "{}".contains(c)).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = plain
+        .split(|c: char| c.is_whitespace() || "{}".contains(c))
+        .filter(|word| !word.is_empty())
+        .collect();
     let is_word = |word: &&str| word.chars().all(|c| c.is_alphabetic() || "-'".contains(c));
     (1..=MAX_WORDS).contains(&words.len()) && words.iter().all(is_word)
 }
@@ -252,7 +256,10 @@ mod tests {
             (r#"{"question": " ", "answer": "2"}"#, "`question` is empty"),
             (r#"{"problem": "Which?", "solution": "…", "answer": "notfound"}"#, "stands for none"),
             (r#"{"problem": "Show it.", "solution": "…", "answer": "proof"}"#, "stands for none"),
-            (r#"{"question": "?", "answer": "The capital of France is Paris"}"#, "neither mathematics nor a few words"),
+            (
+                r#"{"question": "?", "answer": "The capital of France is Paris"}"#,
+                "neither mathematics nor a few words",
+            ),
             (r#"{"problem": "?", "solution": "First this.\nThen that."}"#, "shows none"),
         ] {
             let Err(Unusable::Dead(reason)) = read(row) else { panic!("{row}: {:?}", read(row)) };
@@ -279,7 +286,9 @@ mod tests {
 
     #[test]
     fn answers_are_read_within_bounds() {
-        let row = |answer: String| serde_json::from_value::<Fields>(serde_json::json!({"question": "?", "answer": answer})).unwrap();
+        let row = |answer: String| {
+            serde_json::from_value::<Fields>(serde_json::json!({"question": "?", "answer": answer})).unwrap()
+        };
         let whole = || StepBudget::new(MAX_FILE_STEPS);
         let long = Row::of(&row("1+".repeat(MAX_FORMULA_BYTES / 2) + "1"), &whole());
         assert!(matches!(&long, Err(Unusable::Dead(reason)) if reason.contains("2049 bytes")), "{long:?}");
@@ -288,7 +297,10 @@ mod tests {
         assert!(Row::of(&row("8".into()), &file).is_ok());
         assert!(file.left() < 100, "a row takes its share");
         let spent = Row::of(&row("1+".repeat(90) + "1"), &file);
-        assert!(matches!(&spent, Err(Unusable::Wrong(reason)) if reason.contains("split the file")), "{spent:?}");
+        assert!(
+            matches!(&spent, Err(Unusable::Wrong(reason)) if reason.contains("split the file")),
+            "{spent:?}"
+        );
         assert!(Row::of(&row("8".into()), &file).is_err(), "then nothing is left");
     }
 }
