@@ -192,6 +192,9 @@ pub(crate) fn begin(
     progress: impl FnMut(u64, f64),
 ) -> Result<Beginning, PrepareError> {
     let tasks = Tasks::read(config)?;
+    for remark in tasks.mix.tasks().flat_map(|task| task.remarks()) {
+        tracing::warn!("{remark}");
+    }
     tasks.mix.tasks().try_for_each(|task| task.try_solutions())?;
     if config.warmup.is_some()
         && let Some(task) = tasks.mix.tasks().find(|task| !task.knows_solutions())

@@ -9,6 +9,7 @@ use echo_protocol::run::charter::{Charter, TaskSpec, TokenizerSpec};
 use echo_protocol::run::precision::PrecisionName;
 use echo_protocol::wire::content_id::ContentId;
 use echo_sandbox::task::files::MAX_TASK_FILE_BYTES;
+use echo_sandbox::tasks::registry;
 use std::fs;
 use std::path::Path;
 
@@ -71,14 +72,17 @@ fn are_other_tasks(entries: &[TaskEntry], specs: &[TaskSpec]) -> bool {
 /// has its own copy.
 fn are_other_files(config: &RunConfig, specs: &[TaskSpec]) -> bool {
     config.tasks.iter().zip(specs).any(|(entry, spec)| match (config.task_file(entry), spec.data) {
-        (Some(path), Some(kept)) => content(path).is_some_and(|found| found != kept),
+        (Some(path), Some(kept)) => content(&entry.name, path).is_some_and(|found| found != kept),
         (given, kept) => given.is_some() != kept.is_some(),
     })
 }
 
-fn content(path: &Path) -> Option<ContentId> {
+/// The content of a file as nodes get it. One that could not be given to them is another one.
+fn content(task: &str, path: &Path) -> Option<ContentId> {
     let is_short = fs::metadata(path).is_ok_and(|file| file.len() <= MAX_TASK_FILE_BYTES);
-    fs::read(path).ok().filter(|_| is_short).map(|bytes| ContentId::of(&bytes))
+    let bytes = fs::read(path).ok().filter(|_| is_short)?;
+    let given = ContentId::of(&bytes);
+    Some(registry::as_lines(task, bytes).map_or(given, |lines| ContentId::of(&lines)))
 }
 
 /// Whether precisions were added or put in another order; those that were left out are refused from now on,
