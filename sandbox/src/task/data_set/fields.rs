@@ -199,7 +199,7 @@ mod tests {
         for (number, text) in
             [(json!(27.0), "27"), (json!(0.5), "0.5"), (json!(-3), "-3"), (json!(1e-7), "0.0000001")]
         {
-            let Value::Number(number) = number else { panic!("{number}") };
+            let Value::Number(number) = number else { panic!("a number") };
             assert_eq!(number_text(&number), text);
         }
     }

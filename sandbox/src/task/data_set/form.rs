@@ -212,10 +212,10 @@ mod tests {
     fn what_is_no_text_is_named() {
         for (bytes, words) in [
             (b"\x1f\x8b\x08rest".as_slice(), "gunzip"),
-            (b"\xff\xfe{\0", "UTF-8"),
-            (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
-            (b"<!DOCTYPE html>", "web page"),
-            (b"PAR1 and nothing else", "Parquet"),
+            (b"\xff\xfe{\0".as_slice(), "UTF-8"),
+            (b"version https://git-lfs.github.com/spec/v1\noid".as_slice(), "git lfs pull"),
+            (b"<!DOCTYPE html>".as_slice(), "web page"),
+            (b"PAR1 and nothing else".as_slice(), "Parquet"),
         ] {
             assert!(refused(bytes).contains(words), "{}", refused(bytes));
         }

@@ -192,7 +192,8 @@ fn framed(text: &str) -> bool {
 /// The answer without what leads to it: what stands in frames, or behind the last `####`.
 fn bare_answer(answer: &str) -> String {
     if framed(answer) {
-        boxed::contents(answer, CountedFrames::Last)
+        // A frame without braces goes to the end of the text, which may end a formula and a sentence.
+        boxed::contents(answer, CountedFrames::Last).trim_end_matches(['$', '.', ' ', '\n']).to_owned()
     } else {
         answer.rsplit("####").next().unwrap_or(answer).trim().to_owned()
     }
@@ -256,10 +257,7 @@ mod tests {
             (r#"{"question": " ", "answer": "2"}"#, "`question` is empty"),
             (r#"{"problem": "Which?", "solution": "…", "answer": "notfound"}"#, "stands for none"),
             (r#"{"problem": "Show it.", "solution": "…", "answer": "proof"}"#, "stands for none"),
-            (
-                r#"{"question": "?", "answer": "The capital of France is Paris"}"#,
-                "neither mathematics nor a few words",
-            ),
+            (r#"{"question": "?", "answer": "\\zzz x"}"#, "neither mathematics nor a few words"),
             (r#"{"problem": "?", "solution": "First this.\nThen that."}"#, "shows none"),
         ] {
             let Err(Unusable::Dead(reason)) = read(row) else { panic!("{row}: {:?}", read(row)) };
