@@ -29,6 +29,14 @@ fn texts(texts: &[&str]) -> Vec<ByteArray> {
 /// A column's values, with definition and repetition levels.
 type Strings<'a> = (&'a [&'a str], Option<&'a [i16]>, Option<&'a [i16]>);
 
+fn column<'a>(
+    values: &'a [&'a str],
+    definitions: Option<&'a [i16]>,
+    repetitions: Option<&'a [i16]>,
+) -> Option<Strings<'a>> {
+    Some((values, definitions, repetitions))
+}
+
 /// A file of columns of texts; `None` for the column of numbers.
 fn written(schema: &str, compression: Compression, columns: &[Option<Strings<'_>>]) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
@@ -57,11 +65,11 @@ fn three_rows(compression: Compression) -> Vec<u8> {
         SCHEMA,
         compression,
         &[
-            Some((&["a", "b", "c"], None, None)),
-            Some((&["1", "3"], Some(&[1, 0, 1]), None)),
+            column(&["a", "b", "c"], None, None),
+            column(&["1", "3"], Some(&[1, 0, 1]), None),
             None,
-            Some((&["x"], Some(&[3, 2, 1, 0]), Some(&[0, 1, 0, 0]))),
-            Some((&["1"], Some(&[2, 1, 0]), None)),
+            column(&["x"], Some(&[3, 2, 1, 0]), Some(&[0, 1, 0, 0])),
+            column(&["1"], Some(&[2, 1, 0]), None),
         ],
     )
 }
@@ -87,7 +95,7 @@ fn more_rows_than_are_read_at_once_stay_in_order() {
     let file = written(
         "message row { required binary n (UTF8); }",
         Compression::SNAPPY,
-        &[Some((&numbers, None, None))],
+        &[column(&numbers, None, None)],
     );
     let lines = String::from_utf8(as_lines(file).unwrap()).unwrap();
     let found: Vec<String> = lines.lines().map(str::to_owned).collect();
@@ -100,11 +108,11 @@ fn a_row_that_repeats_one_long_text_is_refused_before_it_is_made() {
     let long = "x".repeat(1 << 10);
     let count = 2 * MAX_UNPACKED_ROW_BYTES / long.len();
     let values = vec![long.as_str(); count];
-    let mut repetitions = vec![1; count];
+    let mut repetitions = vec![1_i16; count];
     repetitions[0] = 0;
-    let definitions = vec![1; count];
-    let column = (values.as_slice(), Some(definitions.as_slice()), Some(repetitions.as_slice()));
-    let file = written("message row { repeated binary n (UTF8); }", Compression::SNAPPY, &[Some(column)]);
+    let definitions = vec![1_i16; count];
+    let column = column(&values, Some(&definitions), Some(&repetitions));
+    let file = written("message row { repeated binary n (UTF8); }", Compression::SNAPPY, &[column]);
     assert!(file.len() < 1 << 20, "{} bytes", file.len());
     assert!(as_lines(file).unwrap_err().to_string().contains("more than 16777216 bytes"));
 }
