@@ -19,6 +19,7 @@ mod call;
 mod extract;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod packed;
 mod published;
 mod row;
 mod tests_row;

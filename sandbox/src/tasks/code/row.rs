@@ -11,6 +11,7 @@
 
 use std::iter;
 
+use super::packed::MAX_UNPACKED_BYTES;
 use super::tests_row::TestsRow;
 use super::{call, extract, published};
 use crate::programs::functions::{HumanEval, Mbpp};
@@ -50,19 +51,26 @@ pub(super) enum JudgingMethod {
 /// All rows that are no problem.
 pub(super) fn read(bytes: &[u8]) -> Result<(ReadRows<CodeProblem>, TaskFiles), DataError> {
     let mut data = TaskFiles::none();
-    let rows = data_set::read(bytes, |row, fields: Fields| CodeProblem::of(row, &fields, &mut data))?;
+    let mut left = MAX_UNPACKED_BYTES;
+    let read = |row, fields: Fields| CodeProblem::of(row, &fields, &mut data, &mut left);
+    let rows = data_set::read(bytes, read)?;
     Ok((rows, data))
 }
 
 impl CodeProblem {
-    fn of(line: usize, fields: &Fields, data: &mut TaskFiles) -> Result<Self, Unusable> {
+    fn of(
+        line: usize,
+        fields: &Fields,
+        data: &mut TaskFiles,
+        left: &mut u64,
+    ) -> Result<Self, Unusable> {
         let forms = ["entry_point", "test_list", "tests"];
         let given: Vec<&str> = forms.into_iter().filter(|form| fields.get(form).is_some()).collect();
         let row = match given.as_slice() {
             ["entry_point"] => Self::human_eval(line, fields)?,
             ["test_list"] => Self::mbpp(line, fields)?,
             ["tests"] => Self::tests(line, TestsRow::of(fields)?, data)?,
-            [] => match published::read(fields)? {
+            [] => match published::read(fields, left)? {
                 Some(row) => Self::tests(line, row, data)?,
                 None => {
                     return Err(Unusable::Wrong(format!(

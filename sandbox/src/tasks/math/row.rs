@@ -84,7 +84,7 @@ impl Row {
         if gold.is_empty() {
             return Err(dead(&format!("no answer is found in {:?}", shown(plain))));
         }
-        if !gold.is_understood() && !is_phrase(plain) {
+        if !gold.is_understood() && !is_phrase(&bare_answer(plain)) {
             return Err(dead(&format!(
                 "its answer {:?} is neither mathematics nor a few words: only the very same text would earn",
                 shown(plain)
