@@ -20,7 +20,9 @@ pub(super) fn unpack(packed: &str, left: &mut u64) -> Result<String, String> {
     let read = ZlibDecoder::new(bytes.as_slice()).take(*left + 1).read_to_end(&mut pickle);
     read.map_err(|error| format!("it is not packed by zlib ({error})"))?;
     *left = left.checked_sub(pickle.len() as u64).ok_or_else(|| {
-        format!("all tests of the file unpack to more than {MAX_UNPACKED_BYTES} bytes: give a part of the file")
+        format!(
+            "all tests of the file unpack to more than {MAX_UNPACKED_BYTES} bytes: give a part of the file"
+        )
     })?;
     text(&pickle).map(str::to_owned).ok_or_else(|| "it holds another pickle than one of a text".to_owned())
 }
@@ -29,7 +31,8 @@ pub(super) fn unpack(packed: &str, left: &mut u64) -> Result<String, String> {
 fn text(pickle: &[u8]) -> Option<&str> {
     let mut rest = pickle;
     let mut take = |count: usize| {
-        let (taken, after) = rest.split_at_checked(count)?;
+        let all = rest;
+        let (taken, after) = all.split_at_checked(count)?;
         rest = after;
         Some(taken)
     };

@@ -129,10 +129,15 @@ fn live_code_bench(fields: &Fields, left: &mut u64) -> Result<TestsRow, Unusable
         let listed = match unpacked {
             Some(text) => {
                 let text = text.map_err(|why| {
-                    format!("`{key}` is a text that is not JSON: {why}; write a list of {{\"input\", \"output\"}}")
+                    format!(
+                        "`{key}` is a text that is not JSON: {why}; write a list of {{\"input\", \"output\"}}"
+                    )
                 })?;
-                let parsed = serde_json::from_str(&text);
-                Some(parsed.map_err(|error| format!("`{key}` unpacks to a text that is not JSON ({error})"))?)
+                let parsed: Result<Value, serde_json::Error> = serde_json::from_str(&text);
+                Some(
+                    parsed
+                        .map_err(|error| format!("`{key}` unpacks to a text that is not JSON ({error})"))?,
+                )
             }
             None => fields.json(key)?,
         };

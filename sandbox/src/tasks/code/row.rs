@@ -58,12 +58,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<(ReadRows<CodeProblem>, TaskFiles), D
 }
 
 impl CodeProblem {
-    fn of(
-        line: usize,
-        fields: &Fields,
-        data: &mut TaskFiles,
-        left: &mut u64,
-    ) -> Result<Self, Unusable> {
+    fn of(line: usize, fields: &Fields, data: &mut TaskFiles, left: &mut u64) -> Result<Self, Unusable> {
         let forms = ["entry_point", "test_list", "tests"];
         let given: Vec<&str> = forms.into_iter().filter(|form| fields.get(form).is_some()).collect();
         let row = match given.as_slice() {
