@@ -6,7 +6,7 @@ use echo_protocol::run::charter::TaskSpec;
 use echo_sandbox::programs::functions::{HumanEval, Mbpp};
 use echo_sandbox::task::data_set;
 use echo_sandbox::task::data_set::MAX_ROWS;
-use echo_sandbox::task::files::TaskFiles;
+use echo_sandbox::task::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use echo_sandbox::task::{Response, Task, TaskSeed};
 use echo_sandbox::tasks::registry;
 use libfuzzer_sys::fuzz_target;
@@ -18,7 +18,7 @@ const SEEDS: u8 = 4;
 // The first byte is the share of rows that is held out; what follows is the file.
 fuzz_target!(|input: &[u8]| {
     let Some((percent, file)) = input.split_first() else { return };
-    let rows = data_set::read(file, |row: Value| Ok(row)).unwrap_or_default();
+    let rows = data_set::read(file, |_, row: Value| Ok(row)).map(|read| read.rows).unwrap_or_default();
     assert!(rows.len() <= MAX_ROWS && rows.len() <= file.len());
     for row in rows {
         let functions = [
@@ -30,6 +30,9 @@ fuzz_target!(|input: &[u8]| {
         }
     }
 
+    if let Ok(lines) = data_set::as_lines(file.to_vec()) {
+        assert!(lines.len() as u64 <= MAX_TASK_FILE_BYTES.max(file.len() as u64));
+    }
     let mut files = TaskFiles::none();
     let id = files.add(file);
     let spec =

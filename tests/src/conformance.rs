@@ -8,10 +8,12 @@
 //! ```text
 //! sources ($ECHO_VECTORS, ../shared/data) ──► models, tokenizer, objectives ──► VectorReport
 //!                                         ──► sandbox (answers, checkers, hands, functions)
+//! files of rows ──► datasets: read, or refused in words?
 //! checkpoints ──► delta: made, applied, compared byte by byte
 //! a founded run ──► export ──► transformers: the same log-probs?
 //! ```
 
+pub mod datasets;
 pub mod delta;
 pub mod export;
 pub mod sandbox;

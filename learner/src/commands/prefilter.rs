@@ -22,6 +22,7 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::order::Purpose;
 use echo_sandbox::rollout::mix::TaskMix;
 use echo_sandbox::task::files::TaskFiles;
+use echo_sandbox::task::spec::SpecError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -195,7 +196,12 @@ fn measure(
 ) -> anyhow::Result<Option<u32>> {
     let mut files = TaskFiles::none();
     let data = Some(files.add(row));
-    workload.mix = Arc::new(TaskMix::new(&[TaskSpec { data, ..spec.clone() }], &files)?);
+    workload.mix = match TaskMix::new(&[TaskSpec { data, ..spec.clone() }], &files) {
+        Ok(mix) => Arc::new(mix),
+        // The task leaves the row out, as no answer could earn on it.
+        Err(SpecError::Data { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
     let order = workload.order(Purpose::Train, at);
     match answers(workload, policy.clone(), &[order], responses) {
         Ok(answers) => {

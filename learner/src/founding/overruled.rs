@@ -13,6 +13,7 @@ use echo_protocol::run::charter::{Charter, TaskSpec, TokenizerSpec};
 use echo_protocol::run::precision::PrecisionName;
 use echo_protocol::wire::content_id::ContentId;
 use echo_sandbox::task::files::MAX_TASK_FILE_BYTES;
+use echo_sandbox::tasks::registry;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -80,13 +81,16 @@ fn described(section: &ModelSection, model: &ModelConfig) -> Option<ModelConfig>
 /// What a charter would say of a task. A file that is no longer there says nothing: the run has its own copy.
 fn spec_of(config: &RunConfig, entry: &TaskEntry, founded: Option<&TaskSpec>) -> TaskSpec {
     let kept = founded.and_then(|spec| spec.data);
-    let data = config.task_file(entry).and_then(|path| content(path).or(kept));
+    let data = config.task_file(entry).and_then(|path| content(&entry.name, path).or(kept));
     TaskSpec { name: spec_name(entry).to_owned(), weight: entry.weight, params: entry.params.clone(), data }
 }
 
-fn content(path: &Path) -> Option<ContentId> {
+/// The content of a file as nodes get it. One that could not be given to them is another one.
+fn content(task: &str, path: &Path) -> Option<ContentId> {
     let is_short = fs::metadata(path).is_ok_and(|file| file.len() <= MAX_TASK_FILE_BYTES);
-    fs::read(path).ok().filter(|_| is_short).map(|bytes| ContentId::of(&bytes))
+    let bytes = fs::read(path).ok().filter(|_| is_short)?;
+    let given = ContentId::of(&bytes);
+    Some(registry::as_lines(task, bytes).map_or(given, |lines| ContentId::of(&lines)))
 }
 
 /// Whether all precisions are the charter's, in its order; those that were left out are refused from now

@@ -9,7 +9,7 @@ use echo_protocol::run::charter::{TaskSpec, task_file_name};
 use echo_protocol::wire::content_id::ContentId;
 use echo_sandbox::rollout::mix::TaskMix;
 use echo_sandbox::task::files::{MAX_TASK_FILE_BYTES, TaskFiles};
-use echo_sandbox::tasks::wasm;
+use echo_sandbox::tasks::{registry, wasm};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,6 +74,9 @@ impl Tasks {
 
     /// Tries all solutions that the tasks show, and whether there are any where a warm-up needs them.
     pub(super) fn check(&self, config: &RunConfig) -> Result<(), PrepareError> {
+        for remark in self.mix.tasks().flat_map(|task| task.remarks()) {
+            tracing::warn!("{remark}");
+        }
         self.mix.tasks().try_for_each(|task| task.try_solutions())?;
         let ignorant = self.mix.tasks().find(|task| config.warmup.is_some() && !task.knows_solutions());
         ignorant.map_or(Ok(()), |task| Err(PrepareError::NoSolutions(task.name())))
@@ -95,6 +98,7 @@ pub(super) fn spec_name(task: &TaskEntry) -> &str {
     if wasm::asks_for_module(&task.name) { wasm::NAME } else { &task.name }
 }
 
+/// The file as nodes get it: the form in which its author has the rows stays here.
 fn read_task_file(task: &str, path: &Path) -> Result<Vec<u8>, PrepareError> {
     let path = &std::path::absolute(path).map_err(io_error(path))?;
     let failed = |source| PrepareError::Data { task: task.to_owned(), path: path.clone(), source };
@@ -102,5 +106,5 @@ fn read_task_file(task: &str, path: &Path) -> Result<Vec<u8>, PrepareError> {
     if bytes > MAX_TASK_FILE_BYTES {
         return Err(PrepareError::LargeTaskFile { path: path.to_owned(), bytes });
     }
-    fs::read(path).map_err(failed)
+    Ok(registry::as_lines(task, fs::read(path).map_err(failed)?)?)
 }

@@ -241,6 +241,26 @@ fn a_task_made_of_a_file_keeps_it_and_gets_its_alphabet() {
 }
 
 #[test]
+fn nodes_get_json_lines_whatever_form_the_rows_have() {
+    let scratch = tempfile::tempdir().unwrap();
+    let rows = scratch.path().join("rows.json");
+    fs::write(
+        &rows,
+        "\u{feff}[{\"question\": \"1+1?\", \"answer\": 2},\n {\"question\": \"?\", \"answer\": \"\"}]",
+    )
+    .unwrap();
+    let mut config = config(scratch.path().join("run"));
+    config.tasks = vec![TaskEntry::new("math")];
+    config.data.insert("math".into(), rows.clone());
+    let founded = found(&config, |_, _| ()).unwrap();
+    let [kept] = &companion_files(&founded, &founded.dir.start())[..] else { panic!("one file") };
+    let lines = fs::read_to_string(kept).unwrap();
+    assert_eq!(lines, "{\"question\":\"1+1?\",\"answer\":2}\n{\"question\":\"?\",\"answer\":\"\"}\n");
+    assert!(founded.workload.mix.tasks().all(|task| task.remarks()[0].contains("1 of 2 rows are left out")));
+    assert_eq!(overruled(&config, &founded.workload), [""; 0], "the file is the one that it was");
+}
+
+#[test]
 fn a_policy_with_a_chat_template_chats_and_its_nodes_get_the_template() {
     let scratch = tempfile::tempdir().unwrap();
     let tiny = config(scratch.path().join("tiny"));

@@ -1,34 +1,61 @@
-//! Data sets: one JSON object a line, of which orders draw one.
+//! Data sets: rows of which orders draw one.
+//!
+//! A task reads JSON lines, one object a line. [`as_lines`] makes them of the other forms in which
+//! people have rows (a JSON array, Parquet), and says what else a file is. It is called once, by
+//! whoever founds a run, so that a node reads JSON lines alone.
+//!
+//! - `error`: rows that are named, and why a file is no data set;
+//! - [`fields`]: the values of a row, with words for those that are of another type;
+//! - `form`: from any file to JSON lines;
+//! - `parquet`: the rows of a Parquet file, within bounds.
+
+mod error;
+pub mod fields;
+mod form;
+mod parquet;
 
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde_json::error::Category;
 
 use crate::task::TaskSeed;
+
+pub use error::{DataError, MAX_SHOWN_ROWS, NamedRows};
+pub use form::as_lines;
 
 /// Most rows of a data set.
 pub const MAX_ROWS: usize = 1 << 20;
 /// Longest row, in bytes.
 pub const MAX_ROW_BYTES: usize = 1 << 20;
 
-/// A file that is no data set of the form that its task reads.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DataError {
-    /// A line that is no row.
-    #[error("line {line}: {reason}")]
-    Line {
-        /// Its number, from 1.
-        line: usize,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// No row at all.
-    #[error("it has no rows")]
-    Empty,
-    /// More rows than are read.
-    #[error("it has more than {MAX_ROWS} rows: split it")]
-    TooManyRows,
+/// Why a line is not among the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unusable {
+    /// It is no row of the task: the file is refused.
+    Wrong(String),
+    /// It is a row, and no answer could earn on it: it is left out.
+    Dead(String),
+}
+
+impl From<String> for Unusable {
+    fn from(reason: String) -> Self {
+        Self::Wrong(reason)
+    }
+}
+
+impl From<&str> for Unusable {
+    fn from(reason: &str) -> Self {
+        Self::Wrong(reason.to_owned())
+    }
+}
+
+/// The rows of a file, and those that are left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadRows<R> {
+    /// In the order of the file; at least one.
+    pub rows: Vec<R>,
+    /// Those that no answer could earn on.
+    pub left_out: NamedRows,
 }
 
 /// The rows that one purpose draws from.
@@ -59,50 +86,45 @@ impl<R> Rows<R> {
     }
 }
 
-/// Reads a data set; every row is checked by `check`, which may refuse it with a reason.
+/// Reads JSON lines. Each row is checked by `check`, which gets its number, from 1: that of its
+/// line. Empty lines are passed over, and so is a byte-order mark.
 ///
 /// # Errors
-/// [`DataError`], for the first line that is no row. Empty lines are passed over.
+/// [`DataError`] with all lines that are no rows.
 pub fn read<L: DeserializeOwned, R>(
     bytes: &[u8],
-    check: impl Fn(L) -> Result<R, String>,
-) -> Result<Vec<R>, DataError> {
-    read_lines(bytes, |_, row| check(row))
-}
-
-/// The same where `check` wants to know the number of the line, from 1.
-///
-/// # Errors
-/// As [`read`]: [`DataError`] of the first line that is no row.
-pub fn read_lines<L: DeserializeOwned, R>(
-    bytes: &[u8],
-    mut check: impl FnMut(usize, L) -> Result<R, String>,
-) -> Result<Vec<R>, DataError> {
-    let mut rows = Vec::new();
+    mut check: impl FnMut(usize, L) -> Result<R, Unusable>,
+) -> Result<ReadRows<R>, DataError> {
+    let (mut rows, mut wrong, mut left_out) = (Vec::new(), NamedRows::default(), NamedRows::default());
+    let bytes = form::without_mark(bytes);
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let refuse = |reason: String| DataError::Line { line: index + 1, reason };
+        let number = index + 1;
         if line.trim_ascii().is_empty() {
             continue;
         }
-        if line.len() > MAX_ROW_BYTES {
-            return Err(refuse(format!("it has {} bytes, more than {MAX_ROW_BYTES}", line.len())));
-        }
-        if rows.len() == MAX_ROWS {
+        if rows.len() + wrong.count() + left_out.count() == MAX_ROWS {
             return Err(DataError::TooManyRows);
         }
-        let row = serde_json::from_slice(line).map_err(|error| refuse(reason(&error)))?;
-        rows.push(check(index + 1, row).map_err(refuse)?);
+        if line.len() > MAX_ROW_BYTES {
+            let reason = format!("it has {} bytes, more than {MAX_ROW_BYTES}", line.len());
+            left_out.push(number, &reason);
+            continue;
+        }
+        let row = serde_json::from_slice(line)
+            .map_err(|error| Unusable::Wrong(form::not_a_row(line, &error)))
+            .and_then(|row| check(number, row));
+        match row {
+            Ok(row) => rows.push(row),
+            Err(Unusable::Wrong(reason)) => wrong.push(number, &reason),
+            Err(Unusable::Dead(reason)) => left_out.push(number, &reason),
+        }
     }
-    if rows.is_empty() { Err(DataError::Empty) } else { Ok(rows) }
-}
-
-/// What is wrong with a line. The line that serde names is always the first: it sees no other.
-fn reason(error: &serde_json::Error) -> String {
-    if error.classify() != Category::Data {
-        return format!("it is not JSON, as column {} shows", error.column());
+    match (wrong.count(), rows.is_empty(), left_out.count()) {
+        (1.., _, _) => Err(DataError::Rows(wrong)),
+        (0, true, 0) => Err(DataError::Empty),
+        (0, true, _) => Err(DataError::AllDead(left_out)),
+        (0, false, _) => Ok(ReadRows { rows, left_out }),
     }
-    let text = error.to_string();
-    text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned()
 }
 
 /// Rows to train on, and rows that are held out for evaluation: `percent` of all, spread evenly.
@@ -124,20 +146,44 @@ pub fn split<R>(rows: Vec<R>, percent: u32) -> (Rows<R>, Rows<R>) {
 mod tests {
     use super::*;
 
-    fn numbers(text: &str) -> Result<Vec<u32>, DataError> {
-        read(text.as_bytes(), |n: u32| if n < 9 { Ok(n) } else { Err(format!("{n} is too large")) })
+    fn numbers(text: &str) -> Result<ReadRows<u32>, DataError> {
+        read(text.as_bytes(), |_, n: u32| match n {
+            0..9 => Ok(n),
+            9 => Err(Unusable::Dead("9 earns nothing".into())),
+            _ => Err(format!("{n} is too large").into()),
+        })
     }
 
     #[test]
-    fn rows_are_read_and_bad_lines_are_named() {
-        assert_eq!(numbers("1\n\n2\r\n3").unwrap(), [1, 2, 3]);
+    fn rows_are_read_and_all_bad_lines_are_named() {
+        assert_eq!(numbers("\u{feff}1\n\n2\r\n3").unwrap().rows, [1, 2, 3]);
         assert_eq!(numbers(" \n\n"), Err(DataError::Empty));
-        assert_eq!(numbers("1\n9"), Err(DataError::Line { line: 2, reason: "9 is too large".into() }));
         let refused = |text: &str| numbers(text).unwrap_err().to_string();
-        assert_eq!(refused("1\n{\n2"), "line 2: invalid type: map, expected u32");
-        assert_eq!(refused("1\n\nnot"), "line 3: it is not JSON, as column 2 shows");
+        assert_eq!(refused("1\n10"), "row 2: 10 is too large");
+        assert_eq!(
+            refused("10\n1\n11"),
+            "2 rows cannot be used:\n  row 1: 10 is too large\n  row 3: 11 is too large"
+        );
+        let many = refused(&"10\n".repeat(8));
+        assert!(
+            many.starts_with("8 rows") && many.ends_with("row 5: 10 is too large\n  and 3 more"),
+            "{many}"
+        );
+        assert!(refused("1\n{\n2").starts_with("row 2: it is not JSON"), "{}", refused("1\n{\n2"));
+        assert!(refused("1\n\"a\"").starts_with("row 2: it is a text"), "{}", refused("1\n\"a\""));
+        assert!(refused("1\n\nnot").starts_with("row 3: it is not JSON"), "{}", refused("1\n\nnot"));
+    }
+
+    #[test]
+    fn dead_rows_are_left_out_and_a_file_of_them_is_refused() {
+        let read = numbers("1\n9\n2").unwrap();
+        assert_eq!((read.rows, read.left_out.count()), (vec![1, 2], 1));
+        assert_eq!(read.left_out.iter().collect::<Vec<_>>(), [(2, "9 earns nothing")]);
         let long = format!("1\n{}", " ".repeat(MAX_ROW_BYTES) + "1");
-        assert!(numbers(&long).unwrap_err().to_string().contains("bytes"));
+        assert!(numbers(&long).unwrap().left_out.to_string().contains("bytes"));
+        let all = numbers("9\n9").unwrap_err();
+        assert!(matches!(&all, DataError::AllDead(rows) if rows.count() == 2), "{all}");
+        assert!(all.to_string().contains("9 earns nothing"), "{all}");
     }
 
     #[test]

@@ -22,11 +22,4 @@ impl TaskError {
     pub fn internal(task: &'static str, reason: impl Display) -> Self {
         Self::Internal { task, reason: reason.to_string() }
     }
-
-    /// What went wrong, without what a node does about it: whoever founds a run has no trajectory yet.
-    #[must_use]
-    pub fn reason(&self) -> &str {
-        let Self::Internal { reason, .. } = self;
-        reason
-    }
 }

@@ -1,6 +1,6 @@
 //! `code`: programs that a policy writes, judged by running them against tests.
 //!
-//! The file has a problem a line, in one of three forms, which may be mixed; [`row`] reads them.
+//! The file has a problem a line, in one of the forms that [`row`] reads, which may be mixed.
 //! From the response, [`extract`] takes the program: the last fenced block of the language, or else
 //! all of it. It is run in the sandbox, and the reward is 1 when every test is accepted.
 //!
@@ -15,12 +15,17 @@
 //! ours, or of a problem's author, is [`TaskError::Internal`] and never a reward; what a program
 //! does to its checks is a verdict, or programs could have none.
 
+mod call;
 mod extract;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod packed;
+mod published;
 mod row;
+mod tests_row;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -35,7 +40,7 @@ use crate::programs::{
     Suite, TestReport,
 };
 use crate::task::data_set;
-use crate::task::data_set::{DataError, Rows};
+use crate::task::data_set::{DataError, NamedRows, ReadRows, Rows};
 use crate::task::files::TaskFiles;
 use crate::task::spec;
 use crate::task::spec::SpecError;
@@ -77,6 +82,7 @@ pub struct CodeTask {
     shared: Arc<Means>,
     rows: Rows<CodeProblem>,
     held_out: Option<Box<CodeTask>>,
+    remarks: Vec<String>,
     longest_prompt: usize,
     longest_response: usize,
 }
@@ -106,7 +112,9 @@ impl CodeTask {
     pub fn new(config: CodeConfig, bytes: &[u8]) -> Result<Self, SpecError> {
         spec::within(NAME, "held_out_percent", config.held_out_percent, 0..=50)?;
         spec::within(NAME, "partial", config.partial, 0..=1)?;
-        let (rows, data) = row::read(bytes).map_err(|reason| SpecError::Data { task: NAME, reason })?;
+        let read = row::read(bytes).map_err(|reason| SpecError::Data { task: NAME, reason })?;
+        let (ReadRows { rows, left_out }, data) = read;
+        let remarks = left_out.remark(NAME, rows.len()).into_iter().collect();
         let judge = judge()?;
         let languages: BTreeSet<Language> = rows.iter().flat_map(CodeProblem::languages).collect();
         let lacks: Vec<Lack> =
@@ -121,14 +129,15 @@ impl CodeTask {
         let (train, held_out) = data_set::split(rows, config.held_out_percent as u32);
         let exams = Exams::new(Arc::clone(&judge));
         let shared = Arc::new(Means { judge, exams, data: Arc::new(data), partial: config.partial == 1 });
-        let of = |rows, held_out| Self {
+        let of = |rows, held_out, remarks| Self {
             shared: Arc::clone(&shared),
             rows,
             held_out,
+            remarks,
             longest_prompt,
             longest_response,
         };
-        Ok(of(train, Some(Box::new(of(held_out, None)))))
+        Ok(of(train, Some(Box::new(of(held_out, None, Vec::new()))), remarks))
     }
 }
 
@@ -137,7 +146,7 @@ impl Means {
     fn reports(&self, row: &CodeProblem, response: &str) -> Result<(Vec<TestReport>, usize), TaskError> {
         let source = row.program(response);
         match &row.judged {
-            JudgingMethod::Tests { language, suite } => {
+            JudgingMethod::Tests { language, suite, .. } => {
                 let submission = Submission { language: *language, source };
                 let reports = self.run(submission, suite.clone())?;
                 Ok((reports, suite.tests.len()))
@@ -155,23 +164,28 @@ impl Means {
     ) -> Result<(Vec<TestReport>, usize), TaskError> {
         let exam = self.exams.get(task).map_err(|error| match error {
             ExamError::Internal { .. } => TaskError::internal(NAME, error),
-            broken => TaskError::internal(NAME, format!("line {line} of its file: {broken}")),
+            broken => TaskError::internal(NAME, format!("row {line} of its file: {broken}")),
         })?;
         Ok((exam.judge(source), task.checks.len()))
     }
 
-    /// Whether a problem's own solution is right, if there is one.
+    /// Whether a problem's own solution is right, if there is one; in words for its author.
     fn try_solution(&self, row: &CodeProblem) -> Result<(), String> {
         let Some(solution) = &row.solution else { return Ok(()) };
-        let judged = self.reports(row, solution.trim_ascii_end());
-        let (reports, tests) = judged.map_err(|error| error.reason().to_owned())?;
-        let verdict = self.verdict(&reports, tests).map_err(|error| error.reason().to_owned())?;
-        if verdict.correct {
+        match &row.judged {
+            JudgingMethod::HumanEval(of) => self.exams.get(&of.task()).map(drop).map_err(in_authors_words)?,
+            JudgingMethod::Mbpp(of) => self.exams.get(&of.task()).map(drop).map_err(in_authors_words)?,
+            JudgingMethod::Tests { .. } => {}
+        }
+        let not_tried =
+            |TaskError::Internal { reason, .. }: TaskError| format!("it could not be tried: {reason}");
+        let (reports, tests) = self.reports(row, solution.trim_ascii_end()).map_err(not_tried)?;
+        if self.verdict(&reports, tests).map_err(not_tried)?.correct {
             return Ok(());
         }
         let failed = reports.iter().find(|report| report.verdict != ProgramVerdict::Accepted);
         Err(failed.map_or_else(String::new, |TestReport { verdict, message, .. }| {
-            format!("its own solution gets {verdict} ({message}): mend it or its tests")
+            format!("its own solution gets {verdict} ({message}): mend it or its tests, or leave the row out")
         }))
     }
 
@@ -203,6 +217,24 @@ impl Means {
         };
         let named = verdict.with(VERDICT, MetaValue::Text(combined.to_string()));
         named.map_err(|error| TaskError::internal(NAME, error))
+    }
+}
+
+/// Why nothing can be judged by a problem, for whoever wrote it.
+fn in_authors_words(error: ExamError) -> String {
+    match error {
+        ExamError::Size { what, found, limit } => format!("it has {found} {what}: a row has 1 to {limit}"),
+        ExamError::Broken { reason } => {
+            format!("its tests fail before anything is asked ({reason}): mend them")
+        }
+        ExamError::NothingAsked => {
+            "its tests call no function that its solution defines: every program would pass".into()
+        }
+        ExamError::Reference { verdict, message } => format!(
+            "its own solution gets {verdict} ({message}): mend it or its tests, or leave the row out. Tests see what a \
+             function returns, and not what it does to its arguments"
+        ),
+        ExamError::Internal { reason } => format!("it could not be tried: {reason}"),
     }
 }
 
@@ -260,25 +292,26 @@ impl Task for CodeTask {
         let rows: Vec<&CodeProblem> = rows.into_values().collect();
         let next = AtomicUsize::new(0);
         let work = || {
-            while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(reason) = self.shared.try_solution(row) {
-                    return Some((row.line, reason));
-                }
-            }
-            None
+            let tried = iter::from_fn(|| rows.get(next.fetch_add(1, Ordering::Relaxed)));
+            let failed = |row: &&CodeProblem| Some((row.line, self.shared.try_solution(row).err()?));
+            tried.filter_map(failed).collect::<Vec<(usize, String)>>()
         };
         let workers = thread::available_parallelism().map_or(1, usize::from);
-        let failed = thread::scope(|scope| {
+        let failed: BTreeMap<usize, String> = thread::scope(|scope| {
             let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
             let failed = threads.into_iter().map(|thread| thread.join().expect("judging does not panic"));
-            failed.flatten().min()
+            failed.flatten().collect()
         });
-        match failed {
-            Some((line, reason)) => {
-                Err(SpecError::Data { task: NAME, reason: DataError::Line { line, reason } })
-            }
-            None => Ok(()),
+        if failed.is_empty() {
+            return Ok(());
         }
+        let mut wrong = NamedRows::default();
+        failed.iter().for_each(|(row, reason)| wrong.push(*row, reason));
+        Err(SpecError::Data { task: NAME, reason: DataError::Rows(wrong) })
+    }
+
+    fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     fn held_out(&self) -> Option<&dyn Task> {

@@ -15,7 +15,7 @@
 //! - `normalize`, `token`, `parse`, `arithmetic`: from LaTeX or plain arithmetic to expressions;
 //! - `evaluate`, `scalar`, `number`: exact rationals, or complex floats with a bound on their error;
 //! - `compare`: gold first; a gold inequality may be answered by an interval, not the other way round;
-//! - [`problems`]: the task, over the problems of a file;
+//! - [`problems`]: the task, over the problems of a file, whose rows `row` reads;
 //! - [`vectors`]: files of recorded judgements.
 
 mod arithmetic;
@@ -30,6 +30,7 @@ mod normalize;
 mod number;
 mod parse;
 pub mod problems;
+mod row;
 mod scalar;
 mod seed;
 mod token;

@@ -7,6 +7,7 @@ use echo_protocol::wire::content_id::ContentId;
 use serde::Deserialize;
 
 use crate::task::Task;
+use crate::task::data_set;
 use crate::task::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use crate::task::spec;
 use crate::task::spec::{MAX_NAME_BYTES, SpecError};
@@ -97,6 +98,18 @@ pub fn check(spec: &TaskSpec) -> Result<(), SpecError> {
 /// [`SpecError::Machine`], which lists all that is missing.
 pub fn check_machine(spec: &TaskSpec) -> Result<(), SpecError> {
     if spec.name == code::NAME { code::judge().map(drop) } else { Ok(()) }
+}
+
+/// The file of a task as nodes read it: rows become JSON lines, whatever form they have. Other files
+/// stay as they are, and so does that of a task that does not exist.
+///
+/// # Errors
+/// [`SpecError::Data`] when a file of rows has no form that is read.
+pub fn as_lines(task: &str, bytes: Vec<u8>) -> Result<Vec<u8>, SpecError> {
+    match [code::NAME, problems::NAME].into_iter().find(|name| *name == task) {
+        Some(task) => data_set::as_lines(bytes).map_err(|reason| SpecError::Data { task, reason }),
+        None => Ok(bytes),
+    }
 }
 
 /// Builds the task that `spec` asks for; the weight plays no part.

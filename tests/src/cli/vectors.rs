@@ -40,6 +40,11 @@ pub(super) enum Vectors {
         /// The cases: `answer`, `response`, `expected`, and `form` where it is `gsm8k`.
         file: PathBuf,
     },
+    /// Files of rows as people have them: each is read, or refused in words that name row and mend.
+    Datasets {
+        /// The list: `id`, `task`, `file` and `expect` of each file, which lies beside it.
+        list: PathBuf,
+    },
     /// Outputs of programs, judged by testlib's checkers, one JSON object a line.
     Checkers {
         /// A file of cases, one JSON object a line.
@@ -92,6 +97,7 @@ impl Vectors {
             Self::Delta { dir } => return conformance::delta::check(&dir, console),
             Self::Export { python } => return conformance::export::check(&python, console),
             Self::Math { file } => return conformance::sandbox::quick_math(&file, console),
+            Self::Datasets { list } => return conformance::datasets::check(&list, console),
             Self::Reports { file } => return conformance::sandbox::reports(&file, console),
             Self::Checkers { file } => return conformance::sandbox::checkers(&file, console),
             Self::Holdem { file } => return conformance::sandbox::holdem(&file, console),

@@ -1,6 +1,6 @@
 //! What an author hands in: a reference solution and checks.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Bytes of a task's texts together.
 pub const MAX_TASK_BYTES: usize = 1 << 20;
@@ -72,13 +72,18 @@ impl HumanEval {
 /// A row of MBPP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mbpp {
-    /// The row's number in the published set.
-    pub task_id: u64,
-    /// The problem in English: what the function has to do.
+    /// The row's number in the published set, or its name.
+    #[serde(default, deserialize_with = "name")]
+    pub task_id: String,
+    /// The problem in English: what the function has to do. The sanitized set calls it `prompt`.
+    #[serde(alias = "prompt")]
     pub text: String,
     /// The author's solution, which becomes the reference.
     pub code: String,
-    /// Run before the tests.
+    /// Run before the tests: imports of the sanitized set.
+    #[serde(default)]
+    pub test_imports: Vec<String>,
+    /// Run before the tests, after the imports.
     #[serde(default)]
     pub test_setup_code: String,
     /// The checks: one `assert` each, at least one.
@@ -94,8 +99,23 @@ impl Mbpp {
         FunctionTask {
             reference: self.code.clone(),
             subjects: None,
-            setup: self.test_setup_code.clone(),
+            setup: self.test_imports.iter().map(|line| format!("{line}\n")).collect::<String>()
+                + &self.test_setup_code,
             checks: self.test_list.clone(),
         }
     }
+}
+
+/// A number or a text.
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Name {
+        Number(u64),
+        Text(String),
+    }
+    Ok(match Name::deserialize(deserializer)? {
+        Name::Number(number) => number.to_string(),
+        Name::Text(text) => text,
+    })
 }

@@ -9,10 +9,10 @@ pub struct CodeRow(CodeProblem);
 /// Reads a file: its problems, and the data of their tests.
 ///
 /// # Errors
-/// The first line that is no problem.
+/// All rows that are no problem.
 pub fn code_rows(file: &[u8]) -> Result<(Vec<CodeRow>, TaskFiles), DataError> {
     let (rows, data) = row::read(file)?;
-    Ok((rows.into_iter().map(CodeRow).collect(), data))
+    Ok((rows.rows.into_iter().map(CodeRow).collect(), data))
 }
 
 /// The program of a response.

@@ -1,25 +1,24 @@
-//! The lines of the file: a problem each, in one of three forms.
+//! The rows of the file: a problem each, in one of three forms or in one of a [published
+//! set](super::published).
 //!
 //! | form | marked by | prompt | reward |
 //! |---|---|---|---|
 //! | HumanEval | `entry_point` | a program's beginning | `test` with `check(candidate)` |
-//! | MBPP | `test_list` | `text`, and the first of the asserts | `test_list`, after `test_setup_code` |
+//! | MBPP | `test_list` | `text` or `prompt`, and the first of the asserts | `test_list`, after `test_setup_code` |
 //! | tests | `tests` | `prompt` | output equals `output`, or a checker accepts it |
+//!
+//! Further keys are passed over.
 
 use std::iter;
-use std::time::Duration;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
-
-use super::extract;
-use crate::programs::checkers::Checker;
+use super::packed::MAX_UNPACKED_BYTES;
+use super::tests_row::TestsRow;
+use super::{call, extract, published};
 use crate::programs::functions::{HumanEval, Mbpp};
-use crate::programs::suite::{MAX_CPU_MS, MAX_MEMORY};
-use crate::programs::{Checking, FileNames, Language, Submission, Suite, Test};
+use crate::programs::{Checking, Language, Suite};
 use crate::task::data_set;
-use crate::task::data_set::DataError;
+use crate::task::data_set::fields::{Fields, asked};
+use crate::task::data_set::{DataError, ReadRows, Unusable};
 use crate::task::files::TaskFiles;
 
 /// One problem of the file, ready to be asked and judged.
@@ -38,74 +37,49 @@ pub(super) struct CodeProblem {
 pub(super) enum JudgingMethod {
     HumanEval(Box<HumanEval>),
     Mbpp(Box<Mbpp>),
-    Tests { language: Language, suite: Suite },
-}
-
-/// A line of the third form.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TestsLine {
-    prompt: String,
-    tests: Vec<TestLine>,
-    #[serde(default = "python")]
-    language: Language,
-    /// By default, words are compared.
-    checker: Option<Checker>,
-    checker_program: Option<CheckerLine>,
-    input_file: Option<String>,
-    output_file: Option<String>,
-    cpu_s: Option<f64>,
-    memory_mb: Option<u64>,
-    solution: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TestLine {
-    input: String,
-    output: String,
-}
-
-/// A checker of the author's own.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CheckerLine {
-    #[serde(default = "python")]
-    language: Language,
-    source: String,
-}
-
-fn python() -> Language {
-    Language::Python
+    Tests {
+        language: Language,
+        suite: Suite,
+        /// The function that the program is to define, where the tests call one.
+        function: Option<String>,
+    },
 }
 
 /// Reads a file: its problems, and the data of their tests.
 ///
 /// # Errors
-/// The first line that is no problem.
-pub(super) fn read(bytes: &[u8]) -> Result<(Vec<CodeProblem>, TaskFiles), DataError> {
+/// All rows that are no problem.
+pub(super) fn read(bytes: &[u8]) -> Result<(ReadRows<CodeProblem>, TaskFiles), DataError> {
     let mut data = TaskFiles::none();
-    let rows = data_set::read_lines(bytes, |line, fields| CodeProblem::of(line, fields, &mut data))?;
+    let mut left = MAX_UNPACKED_BYTES;
+    let read = |row, fields: Fields| CodeProblem::of(row, &fields, &mut data, &mut left);
+    let rows = data_set::read(bytes, read)?;
     Ok((rows, data))
 }
 
 impl CodeProblem {
-    fn of(line: usize, fields: Map<String, Value>, data: &mut TaskFiles) -> Result<Self, String> {
+    fn of(line: usize, fields: &Fields, data: &mut TaskFiles, left: &mut u64) -> Result<Self, Unusable> {
         let forms = ["entry_point", "test_list", "tests"];
-        let given: Vec<&str> = forms.into_iter().filter(|form| fields.contains_key(*form)).collect();
+        let given: Vec<&str> = forms.into_iter().filter(|form| fields.get(form).is_some()).collect();
         let row = match given.as_slice() {
-            ["entry_point"] => Self::human_eval(line, typed(fields)?),
-            ["test_list"] => Self::mbpp(line, typed(fields)?)?,
-            ["tests"] => Self::tests(line, typed(fields)?, data)?,
-            [] => {
-                return Err(
-                    "it has neither `tests`, nor the `entry_point` of HumanEval, nor the `test_list` of \
-                            MBPP: nothing says what is right"
-                        .into(),
-                );
-            }
+            ["entry_point"] => Self::human_eval(line, fields)?,
+            ["test_list"] => Self::mbpp(line, fields)?,
+            ["tests"] => Self::tests(line, TestsRow::of(fields)?, data)?,
+            [] => match published::read(fields, left)? {
+                Some(row) => Self::tests(line, row, data)?,
+                None => {
+                    return Err(Unusable::Wrong(format!(
+                        "it has neither `tests`, nor the `entry_point` of HumanEval, nor the `test_list` of MBPP: \
+                         nothing says what is right (its keys are {})",
+                        fields.keys()
+                    )));
+                }
+            },
             several => {
-                return Err(format!("it has `{}`: a row has one of them", several.join("` and `")));
+                return Err(Unusable::Wrong(format!(
+                    "it has `{}`: a row has one of them",
+                    several.join("` and `")
+                )));
             }
         };
         if row.prompt.trim().is_empty() {
@@ -122,13 +96,34 @@ impl CodeProblem {
         Ok(row)
     }
 
-    fn human_eval(line: usize, row: HumanEval) -> Self {
+    fn human_eval(line: usize, fields: &Fields) -> Result<Self, String> {
+        if fields.get("test").is_none() && fields.get("base_input").is_some() {
+            return Err("it has the inputs of HumanEval+ and no `test`: take the set with tests, evalplus/humanevalplus of the Hub".into());
+        }
+        let text = |key| fields.required(key).map(str::to_owned);
+        let row = HumanEval {
+            task_id: fields.get("task_id").map(ToString::to_string).unwrap_or_default(),
+            prompt: text("prompt")?,
+            entry_point: text("entry_point")?,
+            canonical_solution: text("canonical_solution")?,
+            test: text("test")?,
+        };
         let (prompt, solution) = (row.prompt.clone(), Some(row.canonical_solution.clone()));
-        Self { line, prompt, solution, judged: JudgingMethod::HumanEval(Box::new(row)) }
+        Ok(Self { line, prompt, solution, judged: JudgingMethod::HumanEval(Box::new(row)) })
     }
 
     /// The asserts after the first are not shown: a table of what they ask for would pass.
-    fn mbpp(line: usize, row: Mbpp) -> Result<Self, String> {
+    fn mbpp(line: usize, fields: &Fields) -> Result<Self, String> {
+        let (key, asks) = fields.first(&["text", "prompt"]).ok_or("it has neither `text` nor `prompt`")?;
+        let row = Mbpp {
+            task_id: fields.get("task_id").map(ToString::to_string).unwrap_or_default(),
+            text: asked(key, asks)?,
+            code: fields.required("code")?.to_owned(),
+            test_imports: fields.texts("test_imports")?,
+            test_setup_code: fields.text("test_setup_code")?.unwrap_or_default().to_owned(),
+            test_list: fields.texts("test_list")?,
+            challenge_test_list: Vec::new(),
+        };
         let first = row.test_list.first().ok_or("`test_list` is empty: everything would be right")?;
         let prompt = format!("{}\nYour code should pass this test:\n{}\n", row.text.trim(), first.trim());
         Ok(Self {
@@ -139,47 +134,11 @@ impl CodeProblem {
         })
     }
 
-    fn tests(line: usize, row: TestsLine, data: &mut TaskFiles) -> Result<Self, String> {
-        let mut test = |test: TestLine| Test {
-            input: data.add(test.input.into_bytes()),
-            answer: data.add(test.output.into_bytes()),
-        };
-        let tests = row.tests.into_iter().map(&mut test).collect();
-        let checking = match (row.checker, row.checker_program) {
-            (checker, None) => Checking::Stock(checker.unwrap_or(Checker::Wcmp)),
-            (None, Some(CheckerLine { language, source })) => {
-                Checking::Program(Submission { language, source })
-            }
-            (Some(_), Some(_)) => {
-                return Err("it has `checker` and `checker_program`: a row has one of them".into());
-            }
-        };
-        let mut suite = Suite::new(tests, checking);
-        suite.files = match (row.input_file, row.output_file) {
-            (Some(input), Some(output)) => Some(FileNames { input, output }),
-            (None, None) => None,
-            _ => {
-                return Err("it has one of `input_file` and `output_file`: they go together".into());
-            }
-        };
-        if let Some(seconds) = row.cpu_s {
-            let most = f64::from(MAX_CPU_MS) / 1e3;
-            if !(0.001..=most).contains(&seconds) {
-                return Err(format!("`cpu_s` is {seconds}: it may be 0.001 to {most}"));
-            }
-            let time = Duration::from_secs_f64(seconds).as_millis();
-            suite.cpu_ms = u32::try_from(time).unwrap_or(MAX_CPU_MS);
-        }
-        if let Some(megabytes) = row.memory_mb {
-            let most = MAX_MEMORY >> 20;
-            if !(1..=most).contains(&megabytes) {
-                return Err(format!("`memory_mb` is {megabytes}: it may be 1 to {most}"));
-            }
-            suite.memory = megabytes << 20;
-        }
-        suite.check().map_err(|error| error.to_string())?;
-        let (language, prompt) = (row.language, format!("{}\n", row.prompt.trim()));
-        Ok(Self { line, prompt, solution: row.solution, judged: JudgingMethod::Tests { language, suite } })
+    fn tests(line: usize, row: TestsRow, data: &mut TaskFiles) -> Result<Self, String> {
+        let suite = row.suite(data)?;
+        let TestsRow { prompt, language, solution, function, .. } = row;
+        let prompt = if prompt.trim().is_empty() { prompt } else { format!("{}\n", prompt.trim()) };
+        Ok(Self { line, prompt, solution, judged: JudgingMethod::Tests { language, suite, function } })
     }
 
     /// What its programs are written in.
@@ -211,18 +170,17 @@ impl CodeProblem {
                 row.prompt[..before].to_owned() + said
             }
             JudgingMethod::HumanEval(row) => row.program(said),
-            JudgingMethod::Mbpp(_) | JudgingMethod::Tests { .. } => said.to_owned(),
+            JudgingMethod::Tests { function: Some(function), .. } => call::program(said, function),
+            JudgingMethod::Mbpp(_) | JudgingMethod::Tests { function: None, .. } => said.to_owned(),
         }
     }
-}
-
-fn typed<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, String> {
-    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::programs::checkers::Checker;
+    use crate::programs::{FileNames, Submission};
     use proptest::prelude::*;
 
     const ADD: &str = r#"{"prompt": "Add.", "tests": [{"input": "1 2", "output": "3"}]}"#;
@@ -241,11 +199,12 @@ mod tests {
         read(ADD.as_bytes()).unwrap();
         let refused = |line: &str, why: &str| {
             let refused = refusal(&format!("{ADD}\n\n{line}"));
-            assert!(refused.starts_with("line 3: ") && refused.contains(why), "{line}: {refused}");
+            assert!(refused.starts_with("row 3: ") && refused.contains(why), "{line}: {refused}");
         };
         for (field, why) in [
             (r#""entry_point": "f""#, "`entry_point` and `tests`"),
-            (r#""tests_list": []"#, "tests_list"),
+            (r#""test_list": ["assert f()"]"#, "`test_list` and `tests`"),
+            (r#""solution": 3"#, "`solution` is the number 3"),
             (r#""language": "cobol""#, "cobol"),
             (r#""checker": "guess""#, "guess"),
             (r#""checker": "wcmp", "checker_program": {"source": "x"}"#, "`checker` and `checker_program`"),
@@ -267,11 +226,40 @@ mod tests {
             (r#"{"prompt": " ", "tests": [{"input": "", "output": ""}]}"#, "the prompt is empty"),
             (r#"{"prompt": "Add.", "tests": [{"input": "", "answer": ""}]}"#, "answer"),
             (r#"{"task_id": 1, "text": "Add.", "code": "", "test_list": []}"#, "`test_list` is empty"),
-            (r#"{"entry_point": "f", "prompt": "def f():"}"#, "task_id"),
-            ("[]", "invalid type"),
+            (r#"{"entry_point": "f", "prompt": "def f():"}"#, "`canonical_solution`"),
+            (r#"{"entry_point": "f", "prompt": "def f():", "base_input": [[1]]}"#, "evalplus/humanevalplus"),
+            (r#"{"prompt": "Add.", "code": "x", "test_list": "assert f()"}"#, "`test_list`"),
+            (
+                r#"{"prompt": "Add.", "tests": [{"input": {}, "output": ""}]}"#,
+                "test 1 of `tests` has an object",
+            ),
+            ("[]", "a row is one object"),
         ] {
             refused(line, why);
         }
+    }
+
+    #[test]
+    fn further_keys_are_passed_over_and_sanitized_mbpp_is_read() {
+        let line = with(r#""difficulty": 3, "id": "x", "test_cases": null"#);
+        assert_eq!(read(line.as_bytes()).unwrap().0.rows.len(), 1);
+        let lines = r#"{"prompt": "Add.", "tests": [{"input": ["1", "2"], "output": ["3"], "testtype": "stdin"}]}
+            {"source_file": "x", "task_id": "Mbpp/2", "prompt": "Add.", "code": "def add(a, b):\n    return a + b", "test_imports": ["import math"], "test_list": ["assert add(1, 2) == 3"]}"#;
+        let (ReadRows { rows, .. }, data) = read(lines.as_bytes()).unwrap();
+        let JudgingMethod::Tests { suite, .. } = &rows[0].judged else { panic!("{rows:?}") };
+        assert_eq!(data.get(&suite.tests[0].input).unwrap().as_ref(), b"1\n2");
+        let JudgingMethod::Mbpp(sanitized) = &rows[1].judged else { panic!("{rows:?}") };
+        assert_eq!(sanitized.task().setup, "import math\n");
+        assert_eq!(rows[1].prompt, "Add.\nYour code should pass this test:\nassert add(1, 2) == 3\n");
+    }
+
+    #[test]
+    fn tests_that_call_a_function_have_its_call_behind_the_program() {
+        let line =
+            r#"{"question": "Add.", "input_output": {"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}}"#;
+        let (ReadRows { rows, .. }, _) = read(line.as_bytes()).unwrap();
+        let program = rows[0].program("```python\ndef add(a, b):\n    return a + b\n```");
+        assert!(program.contains("\ndef add(a, b):") && program.contains("globals()[\"add\"]"), "{program}");
     }
 
     #[test]
@@ -279,8 +267,8 @@ mod tests {
         let line = with(
             r#""language": "c++20", "checker": "rcmp6", "cpu_s": 0.5, "memory_mb": 64, "solution": "x""#,
         );
-        let (rows, data) = read(line.as_bytes()).unwrap();
-        let JudgingMethod::Tests { language, suite } = &rows[0].judged else { panic!("{rows:?}") };
+        let (ReadRows { rows, .. }, data) = read(line.as_bytes()).unwrap();
+        let JudgingMethod::Tests { language, suite, .. } = &rows[0].judged else { panic!("{rows:?}") };
         assert_eq!((*language, suite.cpu_ms, suite.memory), (Language::Cpp20, 500, 64 << 20));
         assert_eq!(suite.checking, Checking::Stock(Checker::Rcmp6));
         assert_eq!(data.get(&suite.tests[0].answer).unwrap().as_ref(), b"3");
@@ -295,8 +283,8 @@ mod tests {
         let line = with(
             r#""input_file": "sum.in", "output_file": "sum.out", "checker_program": {"language": "c++17", "source": "x"}"#,
         );
-        let (rows, _) = read(line.as_bytes()).unwrap();
-        let JudgingMethod::Tests { language, suite } = &rows[0].judged else { panic!("{rows:?}") };
+        let (ReadRows { rows, .. }, _) = read(line.as_bytes()).unwrap();
+        let JudgingMethod::Tests { language, suite, .. } = &rows[0].judged else { panic!("{rows:?}") };
         assert_eq!(*language, Language::Python);
         assert_eq!(suite.files, Some(FileNames { input: "sum.in".into(), output: "sum.out".into() }));
         let checker = Submission { language: Language::Cpp17, source: "x".into() };
@@ -308,7 +296,7 @@ mod tests {
     fn a_response_to_humaneval_goes_on_or_begins_anew() {
         let line = r#"{"task_id": "x", "prompt": "import math\n\ndef f(x):\n    '''Doc.'''\n", "entry_point": "f",
             "canonical_solution": "    return x\n", "test": ""}"#;
-        let (rows, _) = read(line.replace('\n', " ").as_bytes()).unwrap();
+        let (ReadRows { rows, .. }, _) = read(line.replace('\n', " ").as_bytes()).unwrap();
         let row = &rows[0];
         assert_eq!(row.program("    return 1"), "import math\n\ndef f(x):\n    '''Doc.'''\n    return 1");
         let whole = "import math\n\ndef f(x):\n    return 2\n";

@@ -111,7 +111,7 @@ fn no_claim_is_a_lie_as_programs_are_run() {
 fn tests_that_take_too_long_together_are_not_all_run() {
     let task = build(CodeConfig { partial: 1, ..CodeConfig::default() });
     let row = task.rows.pick(seed(&task, "Print the sum"));
-    let JudgingMethod::Tests { language, suite } = &row.judged else { panic!("it has tests") };
+    let JudgingMethod::Tests { language, suite, .. } = &row.judged else { panic!("it has tests") };
     let source = row.solution.clone().unwrap();
     let at_once = |tests: usize| {
         let suite = Suite { tests: suite.tests[..tests].to_vec(), ..suite.clone() };
@@ -133,7 +133,7 @@ fn an_authors_mistake_is_no_reward_and_names_the_line() {
     let task = CodeTask::new(CodeConfig::default(), format!("\n{broken}").as_bytes()).unwrap();
     let response = Response { text: "def f(): return 2", finished: true };
     let TaskError::Internal { reason, .. } = task.reward(TaskSeed([0; 32]), &response).unwrap_err();
-    assert!(reason.contains("line 2") && reason.contains("WA"), "{reason}");
+    assert!(reason.contains("row 2") && reason.contains("WA"), "{reason}");
 }
 
 #[test]
@@ -142,8 +142,43 @@ fn whoever_founds_a_run_learns_of_a_solution_that_is_wrong() {
     let wrong = r#"{"prompt": "?", "tests": [{"input": "", "output": "1"}], "solution": "print(2)"}"#;
     let task = CodeTask::new(CodeConfig::default(), format!("{ROWS}{wrong}\n{wrong}").as_bytes()).unwrap();
     let refused = task.try_solutions().unwrap_err();
-    assert!(matches!(refused, SpecError::Data { reason: DataError::Line { line: 6, .. }, .. }), "{refused}");
+    let SpecError::Data { reason: DataError::Rows(rows), .. } = &refused else { panic!("{refused}") };
+    assert_eq!(rows.iter().map(|(row, _)| row).collect::<Vec<_>>(), [6, 7], "all of them are named");
     assert!(refused.to_string().contains("its own solution gets WA"), "{refused}");
+}
+
+#[test]
+fn authors_are_told_in_their_own_words() {
+    let refused = |row: &str| {
+        let task = CodeTask::new(CodeConfig::default(), row.as_bytes()).unwrap();
+        task.try_solutions().unwrap_err().to_string()
+    };
+    let wrong = refused(
+        r#"{"task_id": 1, "text": "f.", "code": "def f(): return 1", "test_list": ["assert f() == 2"]}"#,
+    );
+    assert!(wrong.contains("row 1: its own solution gets WA"), "{wrong}");
+    let nothing =
+        refused(r#"{"task_id": 1, "text": "f.", "code": "def f(): return 1", "test_list": ["assert True"]}"#);
+    assert!(nothing.contains("every program would pass"), "{nothing}");
+    for words in ["trajectory", "lease", "`subjects`"] {
+        assert!(!wrong.contains(words) && !nothing.contains(words), "{wrong} {nothing}");
+    }
+}
+
+#[test]
+fn tests_that_call_a_function_are_judged_by_what_it_returns() {
+    let row = r#"{"question": "Add.", "input_output": {"fn_name": "add", "inputs": [[1, [2]], [5, [7, 1]]], "outputs": [[3], [13]]}, "solutions": "[\"class Solution:\\n    def add(self, a, b):\\n        return a + sum(b)\"]"}"#;
+    let task = CodeTask::new(CodeConfig::default(), row.as_bytes()).unwrap();
+    task.try_solutions().unwrap();
+    for (text, expected) in [
+        ("def add(a: int, b: List[int]):\n    print('some words')\n    return a + sum(b)", "AC"),
+        ("class Solution:\n    def add(self, a, b): return [a + sum(b)]", "AC"),
+        ("def add(a, b): return a", "WA"),
+        ("def sub(a, b): return a", "RE(1)"),
+        ("print('[3]')\nimport os\nos._exit(0)", "PE"),
+    ] {
+        assert_eq!(verdict_name(&judged(&task, "Add", text)), expected, "{text}");
+    }
 }
 
 #[test]
@@ -177,7 +212,10 @@ fn the_prompt_of_mbpp_shows_one_assert_alone() {
 fn rows_and_parameters_that_make_no_task_are_refused() {
     let refused = |config, text: &str| CodeTask::new(config, text.as_bytes()).unwrap_err();
     let nothing = refused(CodeConfig::default(), "{}");
-    assert!(matches!(nothing, SpecError::Data { reason: DataError::Line { line: 1, .. }, .. }), "{nothing}");
+    assert!(
+        matches!(&nothing, SpecError::Data { reason: DataError::Rows(rows), .. } if rows.count() == 1),
+        "{nothing}"
+    );
     let share = refused(CodeConfig { partial: 2, ..CodeConfig::default() }, ROWS);
     assert!(share.to_string().contains("partial"), "{share}");
 }

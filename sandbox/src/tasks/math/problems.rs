@@ -1,16 +1,18 @@
 //! `math`: word problems of a data set, with answers that are judged as mathematics and not as text.
 //!
-//! A row is `{"question", "answer"}`, where the answer stands after `#### ` when it is shown with
-//! its way (as in GSM8K), or `{"problem", "answer", "solution"}` (as in MATH).
+//! `row` reads the forms in which people have them. Rows that no answer could earn on
+//! are left out, and [`Task::remarks`] names them.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
 use super::budget::StepBudget;
-use super::{MAX_FORMULA_BYTES, MAX_STEPS, MathOptions, Parsed, extract, gsm8k_within, latex_within, verify};
+use super::row::Row;
+use super::{MathOptions, extract, verify};
 use crate::task::data_set;
-use crate::task::data_set::Rows;
+use crate::task::data_set::fields::Fields;
+use crate::task::data_set::{ReadRows, Rows};
 use crate::task::spec;
 use crate::task::spec::SpecError;
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
@@ -35,30 +37,12 @@ impl Default for MathConfig {
     }
 }
 
-/// A line of the file.
-#[derive(Debug, Deserialize)]
-struct Line {
-    #[serde(alias = "problem")]
-    question: Option<String>,
-    answer: String,
-    solution: Option<String>,
-}
-
-/// One problem of the file, with its answer read.
-#[derive(Debug)]
-struct Row {
-    question: String,
-    /// What the response has to come to.
-    gold: Parsed,
-    /// A right response: the solution that the file shows, or the answer alone.
-    worked: String,
-}
-
 /// Word problems with one answer each.
 #[derive(Debug)]
 pub struct MathProblems {
     rows: Rows<Row>,
     held_out: Option<Box<MathProblems>>,
+    remarks: Vec<String>,
     longest_prompt: usize,
     longest_response: usize,
 }
@@ -67,59 +51,35 @@ impl MathProblems {
     /// Builds the task over the rows of a file.
     ///
     /// # Errors
-    /// When a parameter is out of its range, or a line is no problem.
+    /// When a parameter is out of its range, a line is no problem, or nothing can be earned on any.
     pub fn new(config: MathConfig, bytes: &[u8]) -> Result<Self, SpecError> {
         spec::within(NAME, "held_out_percent", config.held_out_percent, 0..=50)?;
         let budget = StepBudget::new(MAX_FILE_STEPS);
-        let rows = data_set::read(bytes, |line| Row::of(line, &budget))
-            .map_err(|reason| SpecError::Data { task: NAME, reason })?;
+        let read = data_set::read(bytes, |_, fields: Fields| Row::of(&fields, &budget));
+        let ReadRows { rows, left_out } = read.map_err(|reason| SpecError::Data { task: NAME, reason })?;
+        let remarks = [left_out.remark(NAME, rows.len()), always_the_same(&rows)];
+        let remarks = remarks.into_iter().flatten().collect();
         let longest = |length: fn(&Row) -> usize| rows.iter().map(length).max().unwrap_or_default();
         // A newline ends the question.
         let longest_prompt = longest(|row| row.question.len()) + 1;
         let longest_response = longest(|row| row.worked.len());
         let (train, held_out) = data_set::split(rows, config.held_out_percent as u32);
-        let of = |rows, held_out| Self { rows, held_out, longest_prompt, longest_response };
-        Ok(of(train, Some(Box::new(of(held_out, None)))))
+        let of = |rows, held_out, remarks| Self { rows, held_out, remarks, longest_prompt, longest_response };
+        Ok(of(train, Some(Box::new(of(held_out, None, Vec::new()))), remarks))
     }
 }
 
-impl Row {
-    /// Reads a row for its share of the file's budget.
-    fn of(line: Line, file: &StepBudget) -> Result<Self, String> {
-        let budget = StepBudget::new(MAX_STEPS);
-        let question =
-            line.question.ok_or("it has neither `question` (as in GSM8K) nor `problem` (as in MATH)")?;
-        let (worked, gold) = match (gsm8k_within(&line.answer, &budget), line.solution) {
-            (Some(gold), _) => (without_annotations(&line.answer), gold),
-            _ if line.answer.len() > MAX_FORMULA_BYTES => {
-                return Err(format!(
-                    "its answer has {} bytes: a formula has at most {MAX_FORMULA_BYTES}; shorten it, or put `#### ` before the answer where it is worked out",
-                    line.answer.len()
-                ));
-            }
-            (None, Some(solution)) => (solution, latex_within(&line.answer, &budget)),
-            (None, None) => (line.answer.clone(), latex_within(&line.answer, &budget)),
-        };
-        if file.charge(MAX_STEPS - budget.left()).is_none() {
-            return Err(format!(
-                "reading the answers up to here takes more than {MAX_FILE_STEPS} steps: shorten them, or split the file"
-            ));
-        }
-        if question.trim().is_empty() {
-            return Err("the question is empty".into());
-        }
-        if gold.is_empty() {
-            return Err(format!("no answer is found in {:?}: nothing could earn a reward", line.answer));
-        }
-        Ok(Self { question: question.trim().to_owned(), gold, worked })
-    }
-}
-
-/// The text without `<<48/2=24>>`, notes of a calculator that some data sets carry.
-fn without_annotations(text: &str) -> String {
-    let mut parts = text.split("<<");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| text + part.split_once(">>").map_or(part, |(_, rest)| rest))
+/// What is to be said where every row has the same answer: whoever learns it needs no question.
+fn always_the_same(rows: &[Row]) -> Option<String> {
+    /// Rows from which on that is no accident.
+    const MANY: usize = 8;
+    let first = rows.first()?.gold.text()?;
+    (rows.len() >= MANY && rows.iter().all(|row| row.gold.text() == Some(first))).then(|| {
+        format!(
+            "task {NAME}: all {} rows have the answer {first:?}: a policy learns to say it without reading",
+            rows.len()
+        )
+    })
 }
 
 impl Task for MathProblems {
@@ -154,6 +114,10 @@ impl Task for MathProblems {
 
     fn held_out_rows(&self) -> Option<usize> {
         self.held_out.as_ref().map(|held_out| held_out.rows.held_out_from(&self.rows))
+    }
+
+    fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     fn alphabet(&self) -> BTreeSet<char> {
@@ -252,30 +216,33 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_could_never_be_answered_are_refused() {
+    fn a_file_of_dead_or_of_other_rows_is_refused() {
         let refused = |text: &str| MathProblems::new(MathConfig::default(), text.as_bytes()).unwrap_err();
         let nothing = refused(r#"{"question": "?", "answer": ""}"#);
-        assert!(
-            matches!(nothing, SpecError::Data { reason: DataError::Line { line: 1, .. }, .. }),
-            "{nothing}"
-        );
-        assert!(refused(r#"{"question": "?"}"#).to_string().contains("answer"));
+        assert!(matches!(nothing, SpecError::Data { reason: DataError::AllDead(_), .. }), "{nothing}");
+        let other = refused(&format!("{ROWS}{}", r#"{"question": "?"}"#));
+        assert!(matches!(other, SpecError::Data { reason: DataError::Rows(_), .. }), "{other}");
+        assert!(other.to_string().contains("`answer`"), "{other}");
         let percent = MathProblems::new(MathConfig { held_out_percent: 51 }, ROWS.as_bytes()).unwrap_err();
         assert!(percent.to_string().contains("held_out_percent"));
     }
 
     #[test]
-    fn answers_are_read_within_bounds() {
-        let line = |answer: String| Line { question: Some("?".into()), answer, solution: None };
-        let long = line("1+".repeat(MAX_FORMULA_BYTES / 2) + "1");
-        assert!(Row::of(long, &StepBudget::new(MAX_FILE_STEPS)).unwrap_err().contains("2049 bytes"));
-        let worked = line("1+".repeat(MAX_FORMULA_BYTES) + "1 is much\n#### 7");
-        assert!(Row::of(worked, &StepBudget::new(MAX_FILE_STEPS)).is_ok());
-        let file = StepBudget::new(100);
-        assert!(Row::of(line("8".into()), &file).is_ok());
-        assert!(file.left() < 100, "a row takes its share");
-        assert!(Row::of(line("1+".repeat(90) + "1"), &file).unwrap_err().contains("split the file"));
-        assert!(Row::of(line("8".into()), &file).is_err(), "then nothing is left");
+    fn rows_that_no_answer_can_earn_on_are_left_out_with_one_remark() {
+        let dead = r#"{"problem": "Which?", "solution": "", "answer": "notfound"}"#;
+        let task =
+            MathProblems::new(MathConfig::default(), format!("{dead}{ROWS}{dead}").as_bytes()).unwrap();
+        assert_eq!(task.rows.iter().len(), 3);
+        let [remark] = task.remarks() else { panic!("{:?}", task.remarks()) };
+        assert!(
+            remark.contains("2 of 5 rows") && remark.contains("row 1: ") && remark.contains("notfound"),
+            "{remark}"
+        );
+        assert!(self::task().remarks().is_empty());
+        let same = r#"{"question": "Capital?", "answer": "Paris"}"#;
+        let task =
+            MathProblems::new(MathConfig::default(), format!("{same}\n").repeat(8).as_bytes()).unwrap();
+        assert!(task.remarks()[0].contains("all 8 rows have the answer"), "{:?}", task.remarks());
     }
 
     #[test]
