@@ -179,6 +179,7 @@ fn workload_with(
         chunk_bytes: 16 << 10,
         precisions: vec![Default::default()],
         takeover: Default::default(),
+        prompt: Default::default(),
     };
     let run = RunId::of(&Signed::sign(&charter, &learner).unwrap());
     let weights = Weights::random(&model, 7);
