@@ -1,5 +1,5 @@
 use super::*;
-use crate::task::{JudgedPart, Miss, Prompt, Task, TaskSeed, first_turn_alone};
+use crate::task::{Miss, Prompt, Task, TaskSeed, first_turn_alone};
 
 /// Answers every turn with `...`, however many there are; ends cut ones unless it is `rude`.
 #[derive(Debug)]
