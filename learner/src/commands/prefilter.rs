@@ -192,7 +192,8 @@ fn measure(
 ) -> anyhow::Result<Option<u32>> {
     let mut files = TaskFiles::none();
     let data = Some(files.add(row));
-    workload.mix = Arc::new(TaskMix::new(&[TaskSpec { data, ..spec.clone() }], &files)?);
+    let mix = TaskMix::new(&[TaskSpec { data, ..spec.clone() }], &files)?;
+    workload.mix = Arc::new(mix.judging(workload.mix.judged_part()));
     let order = workload.order(Purpose::Train, at);
     match answers(workload, policy.clone(), &[order], responses) {
         Ok(answers) => {

@@ -237,7 +237,7 @@ mod tests {
     }
 
     /// A template with a system message of its own and a thinking that can be turned off.
-    const THINKING: &str = "{% if messages[0].role != 'system' %}<bos>s:be kind<eos>{% endif %}{% for m in messages %}<bos>{{ m.role[0] }}:{{ m.content }}<eos>\
+    const THINKING: &str = "{% if messages[0].role != 'system' %}<bos>s:be kind<eos>{% endif %}{% for m in messages %}<bos>{{ m.role|first }}:{{ m.content }}<eos>\
                             {% endfor %}{% if add_generation_prompt %}<bos>a:{{ '' if thinks is defined and not thinks else '<think>' }}{% endif %}";
 
     fn form() -> PromptForm {
@@ -261,13 +261,12 @@ mod tests {
         assert_eq!(shown(form()), ("<bos>s:be kind<eos><bos>u:1+1?<eos><bos>a:<think>".to_owned(), true));
         let asked = PromptForm { template: text("say: {question}"), ..form() };
         assert_eq!(shown(asked.clone()).0, "<bos>s:be kind<eos><bos>u:say: 1+1?<eos><bos>a:<think>");
-        let brief = PromptForm { system: text("be brief"), ..asked }.with_arguments(r#"{"thinks": false}"#);
-        assert_eq!(
-            shown(brief.clone().unwrap()),
-            ("<bos>s:be brief<eos><bos>u:say: 1+1?<eos><bos>a:".to_owned(), false)
-        );
+        let brief = PromptForm { system: text("be brief"), ..asked };
+        let brief = brief.with_arguments(r#"{"thinks": false}"#).unwrap();
+        let want = "<bos>s:be brief<eos><bos>u:say: 1+1?<eos><bos>a:";
+        assert_eq!(shown(brief.clone()), (want.to_owned(), false));
         // What an environment says is in no template, and the system does not speak again.
-        let tokenizer = plain.clone().with_prompts(brief.unwrap()).unwrap();
+        let tokenizer = plain.clone().with_prompts(brief).unwrap();
         let heard = tokenizer.decode(&tokenizer.heard("no").unwrap(), false).unwrap();
         assert_eq!(heard, "<bos>u:no<eos><bos>a:");
 
