@@ -14,6 +14,7 @@
 
 mod error;
 mod model;
+mod prompt;
 mod run;
 mod sampling;
 mod staleness;
@@ -46,6 +47,7 @@ pub use crate::training::precision_weights::PrecisionWeights;
 pub use crate::verification::panel::options::VerifySection;
 pub use error::RunFileError;
 pub use model::{ModelSection, TinySection};
+pub use prompt::PromptSection;
 pub use run::RunSection;
 pub use sampling::SamplingSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
@@ -71,6 +73,9 @@ pub struct RunConfig {
     /// The files that tasks are made of, by the tasks' names.
     #[serde(default)]
     pub data: BTreeMap<String, PathBuf>,
+    /// How prompts are put.
+    #[serde(default)]
+    pub prompt: PromptSection,
     /// How rollouts are sampled.
     #[serde(default)]
     pub sampling: SamplingSection,
@@ -207,6 +212,7 @@ impl RunConfig {
         }
         let is_made_of_file =
             |name: &str| wasm::asks_for_module(name) || from_files().any(|task| task == name);
+        self.validate_prompt()?;
         match self.data.keys().find(|name| !is_made_of_file(name)) {
             Some(name) => {
                 let known = from_files().collect::<Vec<_>>().join(", ");
@@ -214,6 +220,32 @@ impl RunConfig {
             }
             None => Ok(()),
         }
+    }
+
+    fn validate_prompt(&self) -> Result<(), RunFileError> {
+        let refuse = |field, chat: bool, rule| {
+            Err(OptionError::Setting { field, found: chat.to_string(), rule }.into())
+        };
+        match (self.prompt.chat, self.model.chat) {
+            (Some(chat), Some(other)) if chat != other => {
+                return refuse("prompt.chat", chat, "[model] chat says otherwise: leave one of the two out");
+            }
+            (Some(true), _) if self.model.tiny.is_some() => {
+                return refuse(
+                    "prompt.chat",
+                    true,
+                    "a model of [model.tiny] has no chat template: leave it out",
+                );
+            }
+            _ => {}
+        }
+        let chat = if self.model.tiny.is_some() { Some(false) } else { self.chat() };
+        Ok(self.prompt.validate(chat)?)
+    }
+
+    /// Whether the policy is to chat: `[prompt] chat`, or `[model] chat`.
+    pub(crate) fn chat(&self) -> Option<bool> {
+        self.prompt.chat.or(self.model.chat)
     }
 
     /// The file that a task is made of, if the run file names one.
@@ -408,6 +440,8 @@ mod tests {
         assert!(data.contains("[data] maths") && data.contains("code, math"), "{data}");
         assert!(refused("[warmup]", "[data]\nchain_sum = 'a'\n[warmup]").contains("chain_sum"));
         assert!(refused("[model.tiny]", "[model]\nchat = true\n[model.tiny]").contains("model.chat"));
+        assert!(refused("[train]", "[prompt]\nchat = true\n[train]").contains("prompt.chat"));
+        assert!(refused("[train]", "[prompt]\nsystem = 'be brief'\n[train]").contains("prompt.system"));
         let watch = |option: &str| refused("[warmup]", &format!("[watch]\n{option}\n[warmup]"));
         assert!(watch("peak_flops = -1.0").contains("watch.peak_flops"));
         assert!(watch("listen = \"everywhere\"").contains("socket address"));

@@ -36,6 +36,7 @@ use echo_protocol::run::charter::{Charter, RunId, TokenizerSpec};
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::signed::Signed;
 use echo_protocol::wire::time::UnixMillis;
+use echo_sandbox::task::JudgedPart;
 use echo_sandbox::task::files::TaskFiles;
 use error::io_error;
 use start::StartingPoint;
@@ -191,14 +192,15 @@ pub(crate) fn begin(
     created: UnixMillis,
     progress: impl FnMut(u64, f64),
 ) -> Result<Beginning, PrepareError> {
-    let tasks = Tasks::read(config)?;
+    let mut tasks = Tasks::read(config)?;
     tasks.mix.tasks().try_for_each(|task| task.try_solutions())?;
     if config.warmup.is_some()
         && let Some(task) = tasks.mix.tasks().find(|task| !task.knows_solutions())
     {
         return Err(PrepareError::NoSolutions(task.name()));
     }
-    let start = StartingPoint::of(config, &tasks.mix)?;
+    let start = StartingPoint::of(config, &tasks.mix, created)?;
+    tasks.mix = tasks.mix.judging(JudgedPart::from(&start.prompt));
     let files = start.files.as_deref().unwrap_or(Path::new(""));
     let charter = Signed::sign(&start.charter(config, &tasks, key, created)?, key)?;
     let (run, opened) = Charter::open(&charter)?;
@@ -299,6 +301,7 @@ pub fn export_policy(
         tokenizer_config: present("tokenizer_config.json"),
         chat_template: present("chat_template.jinja"),
         temperature: Some(workload.charter.sampling.temperature),
+        end_tokens: workload.tokenizer.end_ids(),
     };
     Ok(export(target, &workload.model, weights, weights.main_dtype(), &extras)?)
 }

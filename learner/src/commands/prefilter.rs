@@ -215,7 +215,10 @@ fn settings(workload: &Workload, spec: &TaskSpec, weights: &Weights, responses: 
     for tensor in weights.iter() {
         hasher.update(tensor.name().as_bytes()).update(tensor.bytes());
     }
-    let parts = format!("{:?} {:?} {:?} {responses}", charter.sampling, charter.tokenizer, spec);
+    let mut parts = format!("{:?} {:?} {:?} {responses}", charter.sampling, charter.tokenizer, spec);
+    if !charter.prompt.is_default() {
+        parts += &format!(" {:?}", PromptSpec { now: None, ..charter.prompt.clone() });
+    }
     hasher.update(charter.model.as_bytes()).update(parts.as_bytes());
     ContentId::of(hasher.finalize().as_bytes())
 }

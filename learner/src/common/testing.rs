@@ -202,6 +202,7 @@ pub(crate) fn run_config(dir: PathBuf) -> RunConfig {
         model: ModelSection { path: None, tiny: Some(tiny), chat: None },
         tasks: vec![TaskEntry::new("chain_sum")],
         data: Default::default(),
+        prompt: Default::default(),
         sampling: Default::default(),
         staleness: Default::default(),
         admission: Default::default(),

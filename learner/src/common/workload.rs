@@ -102,7 +102,8 @@ impl Workload {
             TokenizerSpec::Characters { alphabet } => CharTokenizer::of_charter(alphabet)?.into(),
             TokenizerSpec::Snapshot | TokenizerSpec::Chat => Tokenizer::from_dir(tokenizer)?,
         };
-        let tokenizer = tokenizer.with_prompts(prompt_form(&charter)?)?;
+        let tokenizer = tokenizer
+            .with_prompts(prompt_form(charter.tokenizer == TokenizerSpec::Chat, &charter.prompt)?)?;
         tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
         let ends = tokenizer.end_ids();
         let mix = TaskMix::new(&charter.tasks, files)?.judging(JudgedPart::from(&charter.prompt));
@@ -199,9 +200,8 @@ impl Workload {
 }
 
 /// How a charter has prompts put: a node reads it in the same way.
-fn prompt_form(charter: &Charter) -> Result<PromptForm, TokenizerError> {
-    let PromptSpec { system, template, arguments, now, bos, end_tokens, .. } = charter.prompt.clone();
-    let chat = charter.tokenizer == TokenizerSpec::Chat;
+pub(crate) fn prompt_form(chat: bool, prompt: &PromptSpec) -> Result<PromptForm, TokenizerError> {
+    let PromptSpec { system, template, arguments, now, bos, end_tokens, .. } = prompt.clone();
     let form = PromptForm { chat, system, template, now, bos, end_tokens, ..PromptForm::default() };
     arguments.iter().try_fold(form, |form, arguments| form.with_arguments(arguments))
 }

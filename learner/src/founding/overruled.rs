@@ -23,6 +23,7 @@ pub fn overruled(config: &RunConfig, workload: &Workload) -> Vec<String> {
         ("[run] name", config.run.name != charter.name),
         ("[model]", is_other_model(&config.model, &workload.model)),
         ("[model] chat", config.model.chat.is_some_and(|chat| chat != is_chat(charter))),
+        ("[prompt]", config.prompt.differs(is_chat(charter), &charter.prompt)),
         ("task", are_other_tasks(&config.tasks, &charter.tasks)),
         ("[data]", are_other_files(config, &charter.tasks)),
         ("[sampling] group_size", config.sampling.group_size != charter.group_size),

@@ -12,6 +12,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::text::chat::{ChatError, ChatTemplate};
 use dialogue::Chat;
@@ -146,8 +147,8 @@ pub struct Tokenizer {
 enum Kind {
     /// One token a character.
     Characters(CharTokenizer),
-    /// Read from a Hugging Face directory.
-    HuggingFace(Box<HfTokenizer>),
+    /// Read from a Hugging Face directory. Clones share it.
+    HuggingFace(Arc<HfTokenizer>),
 }
 
 impl From<CharTokenizer> for Tokenizer {
@@ -158,7 +159,7 @@ impl From<CharTokenizer> for Tokenizer {
 
 impl From<HfTokenizer> for Tokenizer {
     fn from(tokenizer: HfTokenizer) -> Self {
-        Self::of(Kind::HuggingFace(Box::new(tokenizer)))
+        Self::of(Kind::HuggingFace(Arc::new(tokenizer)))
     }
 }
 
