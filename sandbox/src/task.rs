@@ -106,6 +106,11 @@ pub trait Task: Debug + Send + Sync {
         None
     }
 
+    /// How many rows of its file are trained on. Procedural tasks have no rows.
+    fn rows(&self) -> Option<usize> {
+        None
+    }
+
     /// How many rows of its file are kept for evaluation; 0: evaluation asks what training asks.
     /// Procedural tasks have no rows.
     fn held_out_rows(&self) -> Option<usize> {

@@ -16,6 +16,7 @@ use clap::Args;
 use echo_policy::generation::Policy;
 use echo_policy::model::weights::Weights;
 use echo_protocol::run::charter::TaskSpec;
+use echo_protocol::run::prompt::PromptSpec;
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::time::UnixMillis;
