@@ -32,6 +32,7 @@ use crate::task::spec::SpecError;
 
 pub use error::TaskError;
 pub use judged_part::JudgedPart;
+pub(crate) use judged_part::behind_thinking;
 pub use response::{Prompt, Response};
 pub use seed::TaskSeed;
 pub use verdict::{MetadataError, Miss, Verdict};

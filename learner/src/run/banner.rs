@@ -4,12 +4,15 @@ use crate::founding::Founded;
 use echo_policy::model::config::Family;
 use echo_protocol::run::charter::TokenizerSpec;
 use echo_protocol::run::precision::PrecisionName;
+use echo_protocol::run::tensor_type::TensorType;
 use echo_protocol::work::order::Purpose;
 use echo_sandbox::task::Task;
 
 /// Bytes that training holds for each parameter whatever the batch: the weight, its gradient and AdamW's two
 /// moments, each an f32.
 const BYTES_PER_PARAMETER: u64 = 16;
+/// The same for the rounded weight, where weights are published in another type.
+const BYTES_PER_ROUNDED: u64 = 4;
 /// Most characters of a prompt's line that are shown.
 const SHOWN_CHARACTERS: usize = 60;
 
@@ -128,7 +131,10 @@ fn precisions(founded: &Founded) -> String {
 }
 
 fn memory(founded: &Founded) -> String {
-    let bytes = founded.workload.model.parameter_count().saturating_mul(BYTES_PER_PARAMETER);
+    let rounded =
+        if founded.workload.charter.snapshot_type == TensorType::F32 { 0 } else { BYTES_PER_ROUNDED };
+    let each = BYTES_PER_PARAMETER + rounded;
+    let bytes = founded.workload.model.parameter_count().saturating_mul(each);
     let tokens = founded.config.train.micro_batch_tokens;
     format!(
         "{} for weights, gradients and moments; what {tokens} tokens of a micro-batch need comes on top",
@@ -189,7 +195,7 @@ mod tests {
             "  an update    16 groups of 16 responses = 256; 3 updates\n".to_owned(),
             "tokens in a response: one for each character of the longest answer".to_owned(),
             "  precisions   nodes compute in f32; snapshots in bf16; training in f32 on ".to_owned(),
-            format!("  memory       {} for weights", scaled(16 * parameters, "B")),
+            format!("  memory       {} for weights", scaled(20 * parameters, "B")),
             format!("  publication  {} in full, every 2 updates", scaled(2 * parameters, "B")),
         ] {
             assert!(text.contains(&part), "{part:?} is not in\n{text}");

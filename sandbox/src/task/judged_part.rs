@@ -9,8 +9,8 @@ use echo_protocol::run::prompt::PromptSpec;
 
 use crate::task::{Miss, Response, Verdict};
 
-const THINK: &str = "<think>";
-const THOUGHT: &str = "</think>";
+/// How models mark their thinking. Templates open the first alone.
+const THINKING: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
 const ANSWER: &str = "<answer>";
 const ANSWERED: &str = "</answer>";
 
@@ -21,6 +21,20 @@ pub struct JudgedPart {
     pub answer_tags: bool,
     /// Prompts end within `<think>`, so a response is thinking until `</think>`.
     pub thinking_is_open: bool,
+}
+
+/// What follows the thinking of a text: all of it where there is none. `None` where thinking does not end.
+pub(crate) fn behind_thinking(text: &str) -> Option<&str> {
+    let mut rest = text;
+    for (open, close) in THINKING {
+        if let Some((_, behind)) = rest.rsplit_once(close) {
+            rest = behind.trim_start();
+        }
+        if rest.contains(open) {
+            return None;
+        }
+    }
+    Some(rest)
 }
 
 impl From<&PromptSpec> for JudgedPart {
@@ -35,14 +49,11 @@ impl JudgedPart {
     /// nothing is judged: the thinking was not closed, or there is no answer in tags.
     #[must_use]
     pub fn of<'a>(&self, text: &'a str) -> Option<&'a str> {
-        let behind = match text.rsplit_once(THOUGHT) {
-            Some((_, behind)) => behind.trim_start(),
-            None if self.thinking_is_open => return None,
-            None => text,
-        };
-        if behind.contains(THINK) {
+        let [(_, close), _] = THINKING;
+        if self.thinking_is_open && !text.contains(close) {
             return None;
         }
+        let behind = behind_thinking(text)?;
         if !self.answer_tags {
             return Some(behind);
         }
@@ -104,6 +115,8 @@ mod tests {
             ("5 <think>or 6?", None),
             ("<think>a</think>5<think>or 6?", None),
             ("<think></think>", Some("")),
+            ("<thinking>3?</thinking>\n5", Some("5")),
+            ("<thinking>3?", None),
         ] {
             assert_eq!(PLAIN.of(text), judged, "{text:?}");
         }
