@@ -1,7 +1,7 @@
 //! `[prompt]`
 
 use crate::common::option_error::OptionError;
-use echo_protocol::run::prompt::{MAX_PROMPT_BYTES, PromptSpec};
+use echo_protocol::run::prompt::{MAX_PROMPT_BYTES, PromptSpec, QUESTION};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -41,9 +41,11 @@ impl PromptSection {
     pub(crate) fn differs(&self, chats: bool, fixed: &PromptSpec) -> bool {
         let arguments = fixed.arguments.as_deref().unwrap_or("{}");
         let arguments: Map<String, Value> = serde_json::from_str(arguments).unwrap_or_default();
+        // Founding writes the question alone for messages, where the file leaves it out.
+        let template = |template: &Option<String>| template.clone().filter(|template| template != QUESTION);
         self.chat.is_some_and(|chat| chat != chats)
             || self.system != fixed.system
-            || self.template != fixed.template
+            || template(&self.template) != template(&fixed.template)
             || self.bos.is_some_and(|bos| bos != fixed.bos)
             || self.answer_tags != fixed.answer_tags
             || self.arguments != arguments
@@ -103,7 +105,7 @@ mod tests {
             "chat = false",
             "bos = true",
             "system = 'be kind'",
-            "template = '{question}'",
+            "template = 'Q: {question}'",
             "answer_tags = true",
             "arguments = { n = 2 }",
         ];

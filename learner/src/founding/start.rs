@@ -106,6 +106,10 @@ fn prompts(
         wanted => chats(&tokenizer, wanted.is_some(), &mut prompt, created)?,
     };
     prompt.bos = config.prompt.bos.unwrap_or(!chat && tokenizer.adds_bos());
+    if chat && prompt.template.is_none() {
+        // A message has no line break at its end, as a plain prompt may have one.
+        prompt.template = Some(QUESTION.to_owned());
+    }
     let spec = if chat { TokenizerSpec::Chat } else { TokenizerSpec::Snapshot };
     Ok((spec, tried(tokenizer, chat, prompt)?))
 }
@@ -120,7 +124,6 @@ fn chats(
 ) -> Result<bool, PrepareError> {
     let attempt = |prompt: &PromptSpec| tokenizer.clone().with_prompts(prompt_form(true, prompt)?).map(drop);
     let mut tried = attempt(prompt);
-    let asks_for_date = |error: &TokenizerError| matches!(error, TokenizerError::Chat(ChatError::Render(why)) if why.contains("strftime_now"));
     if tried.as_ref().is_err_and(asks_for_date) {
         let dated = PromptSpec { now: i64::try_from(created.0 / 1000).ok(), ..prompt.clone() };
         tried = attempt(&dated);
@@ -137,6 +140,10 @@ fn chats(
         tracing::warn!(%error, "the policy's chat template is not used");
     }
     Ok(false)
+}
+
+fn asks_for_date(error: &TokenizerError) -> bool {
+    matches!(error, TokenizerError::Chat(ChatError::Render(why)) if why.contains("strftime_now"))
 }
 
 /// The prompts that a tokenizer was tried with, and whether they end within the policy's thinking.

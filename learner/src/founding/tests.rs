@@ -258,6 +258,9 @@ fn a_policy_with_a_chat_template_chats_and_its_nodes_get_the_template() {
     assert_eq!(tokenizer("refused", Some(false)), TokenizerSpec::Snapshot);
     let founded = of_policy("chat", None).unwrap();
     assert_eq!(founded.workload.charter.tokenizer, TokenizerSpec::Chat);
+    let template = Some("{question}".to_owned());
+    assert_eq!(founded.workload.charter.prompt, PromptSpec { template, ..PromptSpec::default() });
+    assert_eq!(overruled(&founded.config, &founded.workload), [""; 0]);
     let order = founded.workload.order(echo_protocol::work::order::Purpose::Train, 0);
     let asked = founded.workload.prompt(&order).unwrap();
     let text = founded.workload.assignment(&order).prompt().text;

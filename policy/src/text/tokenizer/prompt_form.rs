@@ -17,8 +17,8 @@ pub struct PromptForm {
     pub chat: bool,
     /// The system message before the first one of the user; needs `chat`.
     pub system: Option<String>,
-    /// The text around a question, which stands at its one `{question}`. With `chat` it is the user's
-    /// message.
+    /// The text around a question, which stands at its one `{question}` without the space at its end. With
+    /// `chat` it is the user's message.
     pub template: Option<String>,
     /// Further variables of the chat template, such as `enable_thinking`; needs `chat`.
     pub arguments: Map<String, Value>,
@@ -71,7 +71,7 @@ impl PromptForm {
     /// The text that asks a question.
     pub(super) fn question(&self, text: &str) -> String {
         match &self.template {
-            Some(template) => template.replacen(QUESTION, text, 1),
+            Some(template) => template.replacen(QUESTION, text.trim_end(), 1),
             None => text.to_owned(),
         }
     }
@@ -86,7 +86,8 @@ mod tests {
         let template = Some("Q: {question}\nA:".to_owned());
         let form = PromptForm { template, ..PromptForm::default() };
         assert_eq!(form.question("what is {question}?"), "Q: what is {question}?\nA:");
-        assert_eq!(PromptForm::default().question("1+1="), "1+1=");
+        assert_eq!(form.question("1+1?\n"), "Q: 1+1?\nA:", "a line break of the task's own goes");
+        assert_eq!(PromptForm::default().question("1+1?\n"), "1+1?\n");
     }
 
     #[test]
