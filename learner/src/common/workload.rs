@@ -56,7 +56,7 @@ pub enum WorkloadError {
     Tasks(#[from] echo_sandbox::task::spec::SpecError),
     /// Nothing would end a response.
     #[error(
-        "the tokenizer names no end-of-text token, so no response would ever end: add eos_token to tokenizer_config.json"
+        "the tokenizer names no end-of-text token that is in its vocabulary, so no response would ever end: set eos_token in tokenizer_config.json"
     )]
     NoEnd,
     /// Tokenizer and model are of different policies.
