@@ -19,6 +19,7 @@ use echo_protocol::run::charter::{
 };
 use echo_protocol::run::epoch::Epoch;
 use echo_protocol::run::precision::{Caches, MAX_PRECISION_BYTES, PrecisionName};
+use echo_protocol::run::prompt::PromptSpec;
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::snapshot::manifest::{Manifest, TensorEntry, TensorType};
@@ -419,6 +420,7 @@ fn charter(learner: PublicKey) -> Charter {
         chunk_bytes: 16 << 10,
         precisions: vec![PrecisionName::default(), rounded()],
         takeover: Takeover::Keep,
+        prompt: PromptSpec { bos: true, end_tokens: vec![2], ..PromptSpec::default() },
     }
 }
 

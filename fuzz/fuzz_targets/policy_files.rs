@@ -146,7 +146,8 @@ fn read_tokenizer(tokenizer: &[u8], config: Option<&[u8]>, text: &str) {
     }
     let _ = tokenizer.decode(&(0..MAX_IDS).collect::<Vec<_>>(), false);
     let _ = (tokenizer.vocab_size(), tokenizer.eos_id(), tokenizer.pad_id());
-    if let Some(template) = tokenizer.chat_template() {
+    let _ = (tokenizer.bos_id(), tokenizer.adds_bos());
+    if let Ok(Some(template)) = tokenizer.chat_template() {
         render(template, &conversation());
     }
     if let Ok(chatting) = tokenizer.in_chat() {
@@ -162,10 +163,10 @@ fn read_dialogue(template: &[u8], text: &str) {
         let (file, config) = (characters.to_huggingface_json(), characters.to_huggingface_config());
         HfTokenizer::from_bytes(file.as_bytes(), Some(config.as_bytes())).expect("our own files are read")
     });
-    let Ok(plain) = plain.clone().with_template(template) else { return };
+    let plain = plain.clone().with_template(template);
     let Ok(tokenizer) = Tokenizer::from(plain).in_chat() else { return };
     let (Some(said), Some(empty)) = (speak(&tokenizer, text), speak(&tokenizer, "")) else { return };
-    let most = text.len() + tokenizer.around();
+    let most = text.len() + tokenizer.around().max(tokenizer.around_prompt());
     for (said, empty) in said.iter().zip(&empty) {
         let shown = |ids: &[u32]| tokenizer.decode(ids, false).expect("these ids were encoded");
         let tokens = |text: &str| tokenizer.encode(text).map_or(usize::MAX, |ids| ids.len());

@@ -112,8 +112,8 @@ impl TextDecoder for Characters {
         tokenizer().decode(ids, false).map_err(|error| error.to_string())
     }
 
-    fn end_id(&self) -> u32 {
-        CharTokenizer::EOS
+    fn is_end(&self, id: u32) -> bool {
+        id == CharTokenizer::EOS
     }
 
     fn vocabulary(&self) -> u32 {

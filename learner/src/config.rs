@@ -16,6 +16,7 @@ mod error;
 mod model;
 mod overrides;
 mod problems;
+mod prompt;
 mod run;
 mod sampling;
 mod staleness;
@@ -44,6 +45,7 @@ pub use crate::verification::panel::options::VerifySection;
 pub use error::RunFileError;
 pub use model::{ModelSection, TinySection};
 pub use overrides::Setting;
+pub use prompt::PromptSection;
 pub use run::RunSection;
 pub use sampling::SamplingSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
@@ -67,6 +69,9 @@ pub struct RunConfig {
     /// The files that tasks are made of, by the tasks' names.
     #[serde(default)]
     pub data: BTreeMap<String, PathBuf>,
+    /// How prompts are put.
+    #[serde(default)]
+    pub prompt: PromptSection,
     /// How rollouts are sampled.
     #[serde(default)]
     pub sampling: SamplingSection,
@@ -151,6 +156,11 @@ impl RunConfig {
 
     fn parse(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
+    }
+
+    /// Whether the policy is to chat: `[prompt] chat`, or `[model] chat`.
+    pub(crate) fn chat(&self) -> Option<bool> {
+        self.prompt.chat.or(self.model.chat)
     }
 
     /// The file that a task is made of, if the run file names one.
@@ -347,6 +357,8 @@ mod tests {
         assert!(data.contains("[data] maths") && data.contains("code, math"), "{data}");
         assert!(refused("[warmup]", "[data]\nchain_sum = 'a'\n[warmup]").contains("chain_sum"));
         assert!(refused("[model.tiny]", "[model]\nchat = true\n[model.tiny]").contains("model.chat"));
+        assert!(refused("[train]", "[prompt]\nchat = true\n[train]").contains("prompt.chat"));
+        assert!(refused("[train]", "[prompt]\nsystem = 'be brief'\n[train]").contains("prompt.system"));
         let watch = |option: &str| refused("[warmup]", &format!("[watch]\n{option}\n[warmup]"));
         assert!(watch("peak_flops = -1.0").contains("watch.peak_flops"));
         assert!(watch("listen = \"everywhere\"").contains("socket address"));

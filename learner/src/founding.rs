@@ -40,6 +40,7 @@ use echo_protocol::run::charter::{Charter, RunId, TokenizerSpec};
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::signed::Signed;
 use echo_protocol::wire::time::UnixMillis;
+use echo_sandbox::task::JudgedPart;
 use echo_sandbox::task::files::TaskFiles;
 use error::io_error;
 use start::StartingPoint;
@@ -239,13 +240,14 @@ pub(crate) fn begin(
 
 /// The same with tasks that were read before, and whose solutions were tried.
 fn begin_on(
-    tasks: Tasks,
+    mut tasks: Tasks,
     config: &RunConfig,
     key: &NodeKey,
     created: UnixMillis,
     progress: impl FnMut(u64, f64),
 ) -> Result<Beginning, PrepareError> {
-    let start = StartingPoint::of(config, &tasks.mix)?;
+    let start = StartingPoint::of(config, &tasks.mix, created)?;
+    tasks.mix = tasks.mix.judging(JudgedPart::from(&start.prompt));
     let files = start.files.as_deref().unwrap_or(Path::new(""));
     let charter = Signed::sign(&start.charter(config, &tasks, key, created)?, key)?;
     let (run, opened) = Charter::open(&charter)?;
@@ -358,6 +360,7 @@ pub fn export_policy(
         tokenizer_config: present("tokenizer_config.json"),
         chat_template: present("chat_template.jinja"),
         temperature: Some(workload.charter.sampling.temperature),
+        end_tokens: workload.tokenizer.end_ids(),
     };
     Ok(export(target, &workload.model, weights, weights.main_dtype(), &extras)?)
 }

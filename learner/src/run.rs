@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! daemon
+//!   ├─ banner           what the run is, in a few lines
 //!   ├─ resumption       checkpoint and metrics of earlier processes
 //!   ├─ network          host, chunk store, source of snapshots
 //!   ├─ shared_state     leases, buffer, fleet, audit; restore_audit: policies of checkpoints
@@ -13,6 +14,7 @@
 //! finalize: the exported policy and summary.json of a finished run
 //! ```
 
+pub mod banner;
 pub mod capacity;
 pub mod controller;
 pub mod daemon;

@@ -73,6 +73,7 @@ fn charter_of(task: TaskSpec) -> Signed<Charter> {
         chunk_bytes: 16 << 10,
         precisions: vec![Default::default()],
         takeover: Default::default(),
+        prompt: Default::default(),
     };
     Signed::sign(&charter, &learner_key()).unwrap()
 }

@@ -8,18 +8,19 @@ use echo_policy::model::config::{ModelConfig, ModelConfigError};
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::{DType, expected_tensors};
 use echo_policy::sampling::SamplingParams;
-use echo_policy::text::tokenizer::{CharTokenizer, HfTokenizer, Tokenizer, TokenizerError};
+use echo_policy::text::tokenizer::{CharTokenizer, HfTokenizer, PromptForm, Tokenizer, TokenizerError};
 use echo_protocol::run::charter::{Charter, RunId, Takeover, TaskSpec, TokenizerSpec, task_file_name};
+use echo_protocol::run::prompt::PromptSpec;
 use echo_protocol::snapshot::manifest::{Manifest, TensorType};
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::order::{OrderCounter, Purpose, WorkOrder};
 use echo_protocol::work::trajectory::Form;
 use echo_sandbox::rollout::assignment::Assignment;
 use echo_sandbox::rollout::mix::TaskMix;
-use echo_sandbox::task::TaskError;
 use echo_sandbox::task::episode::Play;
 use echo_sandbox::task::files::TaskFiles;
 use echo_sandbox::task::spec::SpecError;
+use echo_sandbox::task::{JudgedPart, TaskError};
 use echo_sandbox::tasks::registry;
 
 use crate::devices::precision;
@@ -101,6 +102,7 @@ pub struct NodeWorkload {
     precision: Precision,
     form: Form,
     tokenizer: TokenizerSpec,
+    prompt: PromptSpec,
     specs: Vec<TaskSpec>,
     /// Built once the files are there that tasks are made of.
     tasks: OnceLock<TaskMix>,
@@ -133,6 +135,7 @@ impl NodeWorkload {
             precision: Precision::default(),
             form,
             tokenizer: charter.tokenizer.clone(),
+            prompt: charter.prompt.clone(),
             specs: charter.tasks.clone(),
             tasks: OnceLock::new(),
         };
@@ -170,6 +173,7 @@ impl NodeWorkload {
     pub fn build_tasks(&self, files: &[(String, Vec<u8>)]) -> Result<(), NodeWorkloadError> {
         if self.tasks.get().is_none() {
             let mix = TaskMix::new(&self.specs, &TaskFiles::of_snapshot(&self.specs, files))?;
+            let mix = mix.judging(JudgedPart::from(&self.prompt));
             // Whoever was first built the same.
             let _ = self.tasks.set(mix);
         }
@@ -265,19 +269,27 @@ impl NodeWorkload {
     /// [`NodeWorkloadError::Tokenizer`]; [`NodeWorkloadError::MissingFile`] when the snapshot lacks a file.
     pub fn tokenizer(&self, files: &[(String, Vec<u8>)]) -> Result<Tokenizer, NodeWorkloadError> {
         let file = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice());
-        match &self.tokenizer {
-            TokenizerSpec::Characters { alphabet } => Ok(CharTokenizer::of_charter(alphabet)?.into()),
-            spec @ (TokenizerSpec::Snapshot | TokenizerSpec::Chat) => {
+        let tokenizer: Tokenizer = match &self.tokenizer {
+            TokenizerSpec::Characters { alphabet } => CharTokenizer::of_charter(alphabet)?.into(),
+            TokenizerSpec::Snapshot | TokenizerSpec::Chat => {
                 let name = "tokenizer.json";
                 let tokenizer = file(name).ok_or(NodeWorkloadError::MissingFile(name))?;
                 let mut tokenizer = HfTokenizer::from_bytes(tokenizer, file("tokenizer_config.json"))?;
                 if let Some(template) = file("chat_template.jinja") {
-                    tokenizer = tokenizer.with_template(template)?;
+                    tokenizer = tokenizer.with_template(template);
                 }
-                let tokenizer = Tokenizer::from(tokenizer);
-                Ok(if *spec == TokenizerSpec::Chat { tokenizer.in_chat()? } else { tokenizer })
+                tokenizer.into()
             }
-        }
+        };
+        Ok(tokenizer.with_prompts(self.prompt_form()?)?)
+    }
+
+    /// How the charter has prompts put: the learner reads it in the same way.
+    fn prompt_form(&self) -> Result<PromptForm, TokenizerError> {
+        let PromptSpec { system, template, arguments, now, bos, end_tokens, .. } = self.prompt.clone();
+        let chat = self.tokenizer == TokenizerSpec::Chat;
+        let form = PromptForm { chat, system, template, now, bos, end_tokens, ..PromptForm::default() };
+        arguments.iter().try_fold(form, |form, arguments| form.with_arguments(arguments))
     }
 
     /// What the engine is asked for an order: its prompt, its seed, G samples.
@@ -295,7 +307,9 @@ impl NodeWorkload {
             prompt: tokenizer.prompt(&assignment.prompt().text)?,
             seed: order.sampler_seed(),
             samples: self.group_size,
-            stop_ids: vec![tokenizer.eos_id().ok_or(NodeWorkloadError::NoEnd)?],
+            stop_ids: Some(tokenizer.end_ids())
+                .filter(|ids| !ids.is_empty())
+                .ok_or(NodeWorkloadError::NoEnd)?,
             stop_strings: None,
             limits: Vec::new(),
             // No tokenizer has more tokens than characters for what environments say.

@@ -15,6 +15,7 @@ pub mod charter;
 pub mod epoch;
 pub mod peer_list;
 pub mod precision;
+pub mod prompt;
 pub mod staleness;
 pub mod tensor_type;
 pub mod version;

@@ -8,7 +8,7 @@
 //! ```text
 //! TaskSpec + TaskFiles -> tasks::registry -> a Task, or spec::SpecError
 //! TaskSeed -> Task::prompt -> Prompt -> (the policy) -> Response
-//! Response -> Task::reward -> Verdict                  one turn
+//! Response -> JudgedPart -> Task::reward -> Verdict    one turn
 //! Response -> episode::Play::turn -> EpisodeStep       several turns:
 //!   EpisodeStep::Heard(text) -> the policy's next turn
 //!   EpisodeStep::Over -> Verdict
@@ -18,6 +18,7 @@ pub mod data_set;
 pub mod episode;
 mod error;
 pub mod files;
+mod judged_part;
 mod response;
 mod seed;
 pub mod spec;
@@ -30,6 +31,8 @@ use crate::task::episode::{Episode, EpisodeStep, Play, Reply};
 use crate::task::spec::SpecError;
 
 pub use error::TaskError;
+pub use judged_part::JudgedPart;
+pub(crate) use judged_part::behind_thinking;
 pub use response::{Prompt, Response};
 pub use seed::TaskSeed;
 pub use verdict::{MetadataError, Miss, Verdict};
@@ -49,8 +52,8 @@ pub trait Task: Debug + Send + Sync {
     /// The prompt of `seed`.
     fn prompt(&self, seed: TaskSeed) -> Prompt;
 
-    /// Judges `response` to the prompt of `seed`. Where there are several turns, it is the first,
-    /// and all others are cut.
+    /// Judges `response` to the prompt of `seed`, of which [`JudgedPart`] has left what is judged.
+    /// Where there are several turns, it is the first, and all others are cut.
     ///
     /// # Errors
     /// [`TaskError::Internal`] when the judging itself failed; a bad response is a verdict, not an error.
@@ -101,6 +104,11 @@ pub trait Task: Debug + Send + Sync {
     /// The same task over what is kept for evaluation, where its prompts come from a stock that
     /// training would exhaust. Procedural tasks have none: their prompts do not repeat.
     fn held_out(&self) -> Option<&dyn Task> {
+        None
+    }
+
+    /// How many rows of its file are trained on. Procedural tasks have no rows.
+    fn rows(&self) -> Option<usize> {
         None
     }
 

@@ -78,6 +78,7 @@ fn run_file(plan: &InitPlan) -> anyhow::Result<String> {
     let parts = [
         heading(plan, name),
         if is_tiny { tiny(&plan.task, is_of_file) } else { published(&quoted(&place(&plan.model, base))) },
+        if is_tiny { String::new() } else { PROMPT.to_owned() },
         if is_of_file { data(plan, name, base) } else { String::new() },
         sampling(is_tiny, is_of_file),
         training(if is_tiny { 0 } else { parameters(&plan.model) }, is_tiny),
@@ -222,6 +223,15 @@ schedule = {{ peak = {rate:e}, warmup = 10, decay = {{ shape = \"constant\" }} }
         rate = usual_rate(parameters)
     )
 }
+
+/// How a published model is asked.
+const PROMPT: &str = r#"[prompt]
+# The text around each question, the system message, and variables of the model's chat template.
+# template = "{question}\nPut the final answer in \\boxed{}."
+# system = "You are a careful mathematician."
+# arguments = { enable_thinking = false }
+
+"#;
 
 /// Random weights answer nothing right, and what is never right cannot be reinforced.
 const WARMUP: &str = "[warmup]

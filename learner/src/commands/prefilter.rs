@@ -16,6 +16,7 @@ use clap::Args;
 use echo_policy::generation::Policy;
 use echo_policy::model::weights::Weights;
 use echo_protocol::run::charter::TaskSpec;
+use echo_protocol::run::prompt::PromptSpec;
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::time::UnixMillis;
@@ -197,7 +198,7 @@ fn measure(
     let mut files = TaskFiles::none();
     let data = Some(files.add(row));
     workload.mix = match TaskMix::new(&[TaskSpec { data, ..spec.clone() }], &files) {
-        Ok(mix) => Arc::new(mix),
+        Ok(mix) => Arc::new(mix.judging(workload.mix.judged_part())),
         // The task leaves the row out, as no answer could earn on it.
         Err(SpecError::Data { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -223,7 +224,10 @@ fn settings(workload: &Workload, spec: &TaskSpec, weights: &Weights, responses: 
     for tensor in weights.iter() {
         hasher.update(tensor.name().as_bytes()).update(tensor.bytes());
     }
-    let parts = format!("{:?} {:?} {:?} {responses}", charter.sampling, charter.tokenizer, spec);
+    let mut parts = format!("{:?} {:?} {:?} {responses}", charter.sampling, charter.tokenizer, spec);
+    if !charter.prompt.is_default() {
+        parts += &format!(" {:?}", PromptSpec { now: None, ..charter.prompt.clone() });
+    }
     hasher.update(charter.model.as_bytes()).update(parts.as_bytes());
     ContentId::of(hasher.finalize().as_bytes())
 }

@@ -179,6 +179,7 @@ fn workload_with(
         chunk_bytes: 16 << 10,
         precisions: vec![Default::default()],
         takeover: Default::default(),
+        prompt: Default::default(),
     };
     let run = RunId::of(&Signed::sign(&charter, &learner).unwrap());
     let weights = Weights::random(&model, 7);
@@ -201,6 +202,7 @@ pub(crate) fn run_config(dir: PathBuf) -> RunConfig {
         model: ModelSection { path: None, tiny: Some(tiny), chat: None },
         tasks: vec![TaskEntry::new("chain_sum")],
         data: Default::default(),
+        prompt: Default::default(),
         sampling: Default::default(),
         staleness: Default::default(),
         admission: Default::default(),

@@ -6,12 +6,14 @@ pub mod lengths;
 use echo_policy::generation::SampleRequest;
 use echo_policy::model::config::ModelConfig;
 use echo_policy::sampling::SamplingParams;
-use echo_policy::text::tokenizer::{CharTokenizer, Tokenizer};
+use echo_policy::text::tokenizer::{CharTokenizer, PromptForm, Tokenizer, TokenizerError};
 use echo_protocol::run::charter::{Charter, RunId, TokenizerSpec};
+use echo_protocol::run::prompt::PromptSpec;
 use echo_protocol::work::order::{OrderCounter, Purpose, WorkOrder};
 use echo_sandbox::rollout::assignment::Assignment;
 use echo_sandbox::rollout::mix::TaskMix;
 use echo_sandbox::rollout::replay::TextDecoder;
+use echo_sandbox::task::JudgedPart;
 use echo_sandbox::task::files::TaskFiles;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,7 +34,8 @@ pub struct Workload {
     pub tokenizer: Tokenizer,
     /// The task mix, with its files read.
     pub mix: Arc<TaskMix>,
-    end: u32,
+    /// Tokens that end a turn; the first is the one that a supervised example ends with.
+    ends: Vec<u32>,
     /// Tokens whose text contains a newline, once somebody asked.
     newlines: OnceLock<BTreeSet<u32>>,
 }
@@ -48,13 +51,13 @@ pub enum WorkloadError {
     Model(#[from] echo_policy::model::config::ModelConfigError),
     /// The tokenizer's files are missing or cannot be used.
     #[error("the charter's tokenizer: {0}")]
-    Tokenizer(#[from] echo_policy::text::tokenizer::TokenizerError),
+    Tokenizer(#[from] TokenizerError),
     /// The task mix cannot be made from the charter and its files.
     #[error("the charter's tasks: {0}")]
     Tasks(#[from] echo_sandbox::task::spec::SpecError),
     /// Nothing would end a response.
     #[error(
-        "the tokenizer names no end-of-text token, so no response would ever end: add eos_token to tokenizer_config.json"
+        "the tokenizer names no end-of-text token that is in its vocabulary, so no response would ever end: set eos_token in tokenizer_config.json"
     )]
     NoEnd,
     /// Tokenizer and model are of different policies.
@@ -97,14 +100,17 @@ impl Workload {
         files: &TaskFiles,
     ) -> Result<Self, WorkloadError> {
         let model = ModelConfig::from_json(&charter.model)?;
-        let tokenizer = match &charter.tokenizer {
+        let tokenizer: Tokenizer = match &charter.tokenizer {
             TokenizerSpec::Characters { alphabet } => CharTokenizer::of_charter(alphabet)?.into(),
-            TokenizerSpec::Snapshot => Tokenizer::from_dir(tokenizer)?,
-            TokenizerSpec::Chat => Tokenizer::from_dir(tokenizer)?.in_chat()?,
+            TokenizerSpec::Snapshot | TokenizerSpec::Chat => Tokenizer::from_dir(tokenizer)?,
         };
-        let end = tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
-        let mix = Arc::new(TaskMix::new(&charter.tasks, files)?);
-        let (read, _) = mix.longest_read(tokenizer.around());
+        let tokenizer = tokenizer
+            .with_prompts(prompt_form(charter.tokenizer == TokenizerSpec::Chat, &charter.prompt)?)?;
+        tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
+        let ends = tokenizer.end_ids();
+        let mix = TaskMix::new(&charter.tasks, files)?.judging(JudgedPart::from(&charter.prompt));
+        let mix = Arc::new(mix);
+        let (read, _) = mix.longest_read(tokenizer.around_prompt(), tokenizer.around());
         let response = charter.sampling.max_new_tokens as usize;
         let positions = model.max_position_embeddings;
         if read.saturating_add(response) > positions {
@@ -115,7 +121,7 @@ impl Workload {
                 return Err(WorkloadError::TooLong { task, read, response, positions });
             }
         }
-        let workload = Self { run, charter, model, tokenizer, mix, end, newlines: OnceLock::new() };
+        let workload = Self { run, charter, model, tokenizer, mix, ends, newlines: OnceLock::new() };
         match workload.foreign_token() {
             Some(token) => Err(WorkloadError::Vocabulary { token, vocabulary: workload.model.vocab_size }),
             None => Ok(workload),
@@ -127,7 +133,7 @@ impl Workload {
     fn foreign_token(&self) -> Option<u32> {
         let prompts =
             (0..LOOKED_AT).filter_map(|counter| self.prompt(&self.order(Purpose::Train, counter)).ok());
-        let mut tokens = prompts.flatten().chain([self.end]);
+        let mut tokens = prompts.flatten().chain([self.end()]);
         tokens.find(|token| *token as usize >= self.model.vocab_size)
     }
 
@@ -170,7 +176,7 @@ impl Workload {
     /// What the engine is asked for `samples` responses to `order`.
     pub fn request(&self, order: &WorkOrder, samples: u32) -> Result<SampleRequest, WorkloadError> {
         let params = self.sampling();
-        let (prompt, seed, stop_ids) = (self.prompt(order)?, order.sampler_seed(), vec![self.end]);
+        let (prompt, seed, stop_ids) = (self.prompt(order)?, order.sampler_seed(), self.ends.clone());
         // No tokenizer has more tokens than characters for what environments say.
         let max_heard = self.assignment(order).longest_heard(self.tokenizer.around());
         let max_heard = u32::try_from(max_heard).unwrap_or(u32::MAX);
@@ -182,7 +188,8 @@ impl Workload {
     pub fn text(&self, turn: &[u32]) -> String {
         // Only the token that ended the turn is no part of it: hidden special tokens would let
         // different turns read the same.
-        let said = turn.strip_suffix(&[self.end]).unwrap_or(turn);
+        let said = turn.split_last().filter(|(last, _)| self.ends.contains(last));
+        let said = said.map_or(turn, |(_, said)| said);
         self.tokenizer.decode(said, false).unwrap_or_default()
     }
 
@@ -193,10 +200,17 @@ impl Workload {
         self.newlines.get_or_init(all).contains(&id)
     }
 
-    /// The token that ends a turn.
+    /// The token that ends a turn, where there is no other reason to end it by another one.
     pub fn end(&self) -> u32 {
-        self.end
+        self.ends[0]
     }
+}
+
+/// How a charter has prompts put: a node reads it in the same way.
+pub(crate) fn prompt_form(chat: bool, prompt: &PromptSpec) -> Result<PromptForm, TokenizerError> {
+    let PromptSpec { system, template, arguments, now, bos, end_tokens, .. } = prompt.clone();
+    let form = PromptForm { chat, system, template, now, bos, end_tokens, ..PromptForm::default() };
+    arguments.iter().try_fold(form, |form, arguments| form.with_arguments(arguments))
 }
 
 impl TextDecoder for Workload {
@@ -204,8 +218,8 @@ impl TextDecoder for Workload {
         self.tokenizer.decode(ids, false).map_err(|e| e.to_string())
     }
 
-    fn end_id(&self) -> u32 {
-        self.end
+    fn is_end(&self, id: u32) -> bool {
+        self.ends.contains(&id)
     }
 
     fn vocabulary(&self) -> u32 {

@@ -11,7 +11,7 @@ pub struct ModelSection {
     /// A Hugging Face directory with weights and tokenizer.
     pub path: Option<PathBuf>,
     /// Whether prompts, and what environments say, are messages of the chat template in `path`;
-    /// left out, where one is there.
+    /// left out, where one is there. The same as `[prompt] chat`.
     pub chat: Option<bool>,
     /// A small model of the Qwen3 form with random weights and the character tokenizer.
     pub tiny: Option<TinySection>,

@@ -43,6 +43,7 @@ impl RunConfig {
             found.0.push(RunFileError::Model);
         }
         self.unused(&mut found);
+        self.of_prompts(&mut found);
         found.take(self.staleness());
         self.of_training(&mut found);
         found.take_all(self.network.problems());
@@ -60,6 +61,25 @@ impl RunConfig {
         found.take_all(self.fleet.problems());
         found.take_all(self.warmup.as_ref().map(|warmup| warmup.problems()).unwrap_or_default());
         found.0
+    }
+
+    /// `[prompt]`, and what `[model]` says of it.
+    fn of_prompts(&self, found: &mut Found) {
+        let mut refuse = |chat: bool, rule| {
+            let (field, value) = ("prompt.chat", chat.to_string());
+            found.0.push(OptionError::Setting { field, found: value, rule }.into());
+        };
+        let is_tiny = self.model.tiny.is_some();
+        match (self.prompt.chat, self.model.chat) {
+            (Some(chat), Some(other)) if chat != other => {
+                refuse(chat, "[model] chat says otherwise: leave one of the two out");
+            }
+            (Some(true), _) if is_tiny => {
+                refuse(true, "a model of [model.tiny] has no chat template: leave it out");
+            }
+            _ => {}
+        }
+        found.take(self.prompt.validate(if is_tiny { Some(false) } else { self.chat() }));
     }
 
     /// `[train]`, and how large a batch is.

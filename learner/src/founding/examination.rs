@@ -20,12 +20,13 @@ use crate::storage::run_dir::RunDir;
 use crate::training::device::{BUILT_IN, TrainDevice};
 use crate::training::evaluation;
 use echo_policy::model::weights::Weights;
+use echo_protocol::program::clock;
 use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::run::charter::Charter;
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::signed::Signed;
 use echo_protocol::wire::time::UnixMillis;
-use echo_sandbox::task::Task;
+use echo_sandbox::task::{JudgedPart, Task};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -91,7 +92,7 @@ pub fn examine(config: &RunConfig, claim: Option<&ClaimedRunDir>, solutions: boo
     }
     match tasks {
         Some(tasks) if config.model.path.is_some() != config.model.tiny.is_some() => {
-            found.founded(config, &tasks);
+            found.founded(config, tasks);
         }
         // Whether the model could be used is told all the same.
         None if config.model.tiny.is_none() => {
@@ -150,9 +151,11 @@ impl Examination {
     }
 
     /// The run that would be founded.
-    fn founded(&mut self, config: &RunConfig, tasks: &Tasks) {
-        let Some(start) = self.take(StartingPoint::of(config, &tasks.mix)) else { return };
-        let Some(workload) = self.take(workload(config, tasks, &start)) else { return };
+    fn founded(&mut self, config: &RunConfig, mut tasks: Tasks) {
+        let created = clock::wall();
+        let Some(start) = self.take(StartingPoint::of(config, &tasks.mix, created)) else { return };
+        tasks.mix = tasks.mix.judging(JudgedPart::from(&start.prompt));
+        let Some(workload) = self.take(workload(config, &tasks, &start, created)) else { return };
         self.take(check_room(&config.admission, &workload));
         let read = lengths::of(&workload.mix, &workload.tokenizer);
         self.vocabulary(&workload, read.largest_id);
@@ -227,9 +230,14 @@ fn trains_on_cpu(device: TrainDevice) -> bool {
 }
 
 /// The run as it would be founded, under a key that is nobody's.
-fn workload(config: &RunConfig, tasks: &Tasks, start: &StartingPoint) -> Result<Workload, PrepareError> {
+fn workload(
+    config: &RunConfig,
+    tasks: &Tasks,
+    start: &StartingPoint,
+    created: UnixMillis,
+) -> Result<Workload, PrepareError> {
     let key = NodeKey::from_secret([0; 32]);
-    let charter = start.charter(config, tasks, &key, UnixMillis(0))?;
+    let charter = start.charter(config, tasks, &key, created)?;
     let (run, opened) = Charter::open(&Signed::sign(&charter, &key)?)?;
     let files = start.files.as_deref().unwrap_or(Path::new(""));
     Ok(Workload::open(run, opened, files, &tasks.files)?)

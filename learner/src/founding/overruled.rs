@@ -6,15 +6,16 @@
 use super::start::{CharterParts, charter_of, tiny_model};
 use super::tasks::spec_name;
 use crate::common::workload::Workload;
-use crate::config::{AdmissionSection, ModelSection, RunConfig, TaskEntry};
+use crate::config::{AdmissionSection, ModelSection, PromptSection, RunConfig, TaskEntry};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::weights::DType;
 use echo_protocol::run::charter::{Charter, TaskSpec, TokenizerSpec};
 use echo_protocol::run::precision::PrecisionName;
+use echo_protocol::run::prompt::{PromptSpec, QUESTION};
 use echo_protocol::wire::content_id::ContentId;
 use echo_sandbox::task::files::MAX_TASK_FILE_BYTES;
 use echo_sandbox::tasks::registry;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -50,7 +51,7 @@ fn line(setting: &str, values: Option<&(String, String)>) -> String {
 fn asked(config: &RunConfig, workload: &Workload) -> Option<Charter> {
     let founded = &workload.charter;
     let other_model = described(&config.model, &workload.model).filter(|model| *model != workload.model);
-    let tokenizer = match config.model.chat {
+    let tokenizer = match config.chat() {
         Some(true) => TokenizerSpec::Chat,
         Some(false) if founded.tokenizer == TokenizerSpec::Chat => TokenizerSpec::Snapshot,
         _ => founded.tokenizer.clone(),
@@ -60,6 +61,7 @@ fn asked(config: &RunConfig, workload: &Workload) -> Option<Charter> {
         model: other_model.map_or_else(|| founded.model.clone(), |model| model.to_json(DType::F32)),
         tokenizer,
         tasks: entries.map(|(at, entry)| spec_of(config, entry, founded.tasks.get(at))).collect(),
+        prompt: prompt_of(&config.prompt, founded),
         longest: workload.mix.longest_answer(),
     };
     let mut charter = charter_of(config, parts, founded.learner, founded.created).ok()?;
@@ -75,6 +77,24 @@ fn described(section: &ModelSection, model: &ModelConfig) -> Option<ModelConfig>
         (Some(tiny), _) => tiny_model(tiny, model.vocab_size).ok(),
         (None, Some(path)) => ModelConfig::from_file(&path.join("config.json")).ok(),
         (None, None) => None,
+    }
+}
+
+/// What a charter would say of prompts. What founding adds, as it follows from the model, is as it was.
+fn prompt_of(section: &PromptSection, founded: &Charter) -> PromptSpec {
+    let fixed = &founded.prompt;
+    if !section.differs(founded.tokenizer == TokenizerSpec::Chat, fixed) {
+        return fixed.clone();
+    }
+    let said = section.charter();
+    let is_added = said.template.is_none() && fixed.template.as_deref() == Some(QUESTION);
+    PromptSpec {
+        system: said.system,
+        template: if is_added { fixed.template.clone() } else { said.template },
+        arguments: said.arguments,
+        answer_tags: said.answer_tags,
+        bos: section.bos.unwrap_or(fixed.bos),
+        ..fixed.clone()
     }
 }
 
@@ -116,11 +136,16 @@ fn compare(
         path.pop();
     };
     match (now, then) {
+        // A table that goes without saying is left out.
+        (Value::Object(fields), Value::Null) => {
+            fields.iter().for_each(|(name, value)| below(name, value, &Value::Null));
+        }
+        (Value::Null, Value::Object(fields)) => {
+            fields.iter().for_each(|(name, value)| below(name, &Value::Null, value));
+        }
         (Value::Object(ours), Value::Object(theirs)) => {
             let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
-            let of = |fields: &serde_json::Map<String, Value>, name: &str| {
-                fields.get(name).cloned().unwrap_or_default()
-            };
+            let of = |fields: &Map<String, Value>, name: &str| fields.get(name).cloned().unwrap_or_default();
             names.into_iter().for_each(|name| below(name, &of(ours, name), &of(theirs, name)));
         }
         (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() => {
@@ -197,7 +222,8 @@ mod tests {
         let found = differences(&now, &then);
         let begins = [
             "[data] in the run file is not",
-            "[prompt] in the run file is not",
+            "[prompt] system in the run file (\"Think.\") is not what the run was founded with (not set)",
+            "[prompt] template in the run file",
             "[sampling] group_size in the run file (8) is not what the run was founded with (4)",
             "[sampling] max_new_tokens in the run file (400) is not what the run was founded with (32)",
             "[sampling] takeover in the run file (\"keep\") is not what the run was founded with (not set)",

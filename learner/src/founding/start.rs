@@ -2,14 +2,21 @@
 
 use super::error::PrepareError;
 use super::tasks::Tasks;
-use crate::config::{RunConfig, RunFileError, TinySection};
+use crate::common::workload::prompt_form;
+use crate::config::{PromptSection, RunConfig, RunFileError, TinySection};
 use echo_policy::model::config::{ModelConfig, ModelConfigError as ModelError};
 use echo_policy::model::weights::{DType, Weights};
-use echo_policy::text::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, Tokenizer, forms};
+use echo_policy::text::chat::ChatError;
+use echo_policy::text::tokenizer::{
+    CharTokenizer, DEFAULT_ALPHABET, Tokenizer, TokenizerError, end_tokens, forms,
+};
 use echo_protocol::run::charter::{Charter, TaskSpec, TokenizerSpec};
+use echo_protocol::run::prompt::{MAX_END_TOKENS, PromptSpec, QUESTION};
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::time::UnixMillis;
 use echo_sandbox::rollout::mix::TaskMix;
+use echo_sandbox::task::JudgedPart;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What training begins with.
@@ -17,23 +24,26 @@ pub(super) struct StartingPoint {
     model: ModelConfig,
     pub(super) weights: Weights,
     tokenizer: TokenizerSpec,
+    pub(super) prompt: PromptSpec,
     pub(super) files: Option<PathBuf>,
 }
 
 impl StartingPoint {
-    pub(super) fn of(config: &RunConfig, mix: &TaskMix) -> Result<Self, PrepareError> {
+    /// The run's model as it begins; `created` is when the run is founded.
+    pub(super) fn of(config: &RunConfig, mix: &TaskMix, created: UnixMillis) -> Result<Self, PrepareError> {
         if let Some(tiny) = &config.model.tiny {
-            let alphabet = alphabet(mix);
-            let vocabulary = CharTokenizer::of_charter(&alphabet)?.vocabulary();
-            let model = tiny_model(tiny, vocabulary)?;
+            let alphabet = alphabet(mix, &config.prompt);
+            let characters = CharTokenizer::of_charter(&alphabet)?;
+            let model = tiny_model(tiny, characters.vocabulary())?;
             let weights = Weights::random(&model, config.run.seed);
+            let prompt = PromptSpec { bos: config.prompt.bos.unwrap_or(false), ..config.prompt.charter() };
+            let prompt = tried(characters.into(), false, prompt)?;
             let tokenizer = TokenizerSpec::Characters { alphabet };
-            return Ok(Self { model, weights, tokenizer, files: None });
+            return Ok(Self { model, weights, tokenizer, prompt, files: None });
         }
         let path = config.model.path.as_ref().ok_or(RunFileError::Model)?;
-        let chat = chats(path, config.model.chat)?;
-        let tokenizer = if chat { TokenizerSpec::Chat } else { TokenizerSpec::Snapshot };
-        Ok(Self { tokenizer, ..Self::at(path)? })
+        let (tokenizer, prompt) = prompts(path, config, created)?;
+        Ok(Self { tokenizer, prompt, ..Self::at(path)? })
     }
 
     /// The policy in a Hugging Face directory; one without a tokenizer gets the character tokenizer.
@@ -50,7 +60,8 @@ impl StartingPoint {
                 TokenizerSpec::Characters { alphabet: String::new() }
             }
         };
-        Ok(Self { model, weights, tokenizer, files: Some(path.to_owned()) })
+        let prompt = PromptSpec::default();
+        Ok(Self { model, weights, tokenizer, prompt, files: Some(path.to_owned()) })
     }
 
     pub(super) fn charter(
@@ -64,6 +75,7 @@ impl StartingPoint {
             model: self.model.to_json(DType::F32),
             tokenizer: self.tokenizer.clone(),
             tasks: tasks.specs.clone(),
+            prompt: self.prompt.clone(),
             longest: tasks.mix.longest_answer(),
         };
         Ok(charter_of(config, made_of, key.public(), created)?)
@@ -76,6 +88,7 @@ pub(super) struct CharterParts {
     pub(super) model: String,
     pub(super) tokenizer: TokenizerSpec,
     pub(super) tasks: Vec<TaskSpec>,
+    pub(super) prompt: PromptSpec,
     /// The longest answer of the tasks, in tokens.
     pub(super) longest: usize,
 }
@@ -102,6 +115,7 @@ pub(super) fn charter_of(
         chunk_bytes: config.snapshot.chunk_bytes,
         precisions: config.admission.precisions.clone(),
         takeover: config.sampling.takeover,
+        prompt: parts.prompt,
     })
 }
 
@@ -113,33 +127,93 @@ pub(super) fn tiny_model(section: &TinySection, vocabulary: usize) -> Result<Mod
     Ok(model)
 }
 
-/// Whether prompts for the policy in `path` are messages of its chat template: as the run file
-/// says, or where there is one that can be used.
-fn chats(path: &Path, wanted: Option<bool>) -> Result<bool, PrepareError> {
-    if wanted == Some(false) {
-        return Ok(false);
-    }
+/// How prompts are put to the policy in `path`: what the run file leaves open, tokenizer and model say.
+fn prompts(
+    path: &Path,
+    config: &RunConfig,
+    created: UnixMillis,
+) -> Result<(TokenizerSpec, PromptSpec), PrepareError> {
     let tokenizer = Tokenizer::from_dir(path)?;
-    let has_template = tokenizer.chat_template().is_some();
-    match tokenizer.in_chat() {
-        Ok(_) => Ok(true),
-        Err(error) if wanted == Some(true) => Err(error.into()),
-        Err(error) => {
-            if has_template {
-                tracing::warn!(%error, "the policy's chat template is not used");
-            }
-            Ok(false)
-        }
+    let model = ModelConfig::from_file(&path.join("config.json"))?;
+    let mut prompt = config.prompt.charter();
+    prompt.end_tokens = further_ends(path, &tokenizer, &model)?;
+    let chat = match config.chat() {
+        Some(false) => false,
+        wanted => chats(&tokenizer, wanted.is_some(), &mut prompt, created)?,
+    };
+    prompt.bos = config.prompt.bos.unwrap_or(!chat && tokenizer.adds_bos());
+    if chat && prompt.template.is_none() {
+        // A message has no line break at its end, as a plain prompt may have one.
+        prompt.template = Some(QUESTION.to_owned());
     }
+    let spec = if chat { TokenizerSpec::Chat } else { TokenizerSpec::Snapshot };
+    Ok((spec, tried(tokenizer, chat, prompt)?))
+}
+
+/// Whether prompts are messages of the tokenizer's chat template: as the run file says, or where there is
+/// one that can be used. A template that asks for the date gets that of the founding.
+fn chats(
+    tokenizer: &Tokenizer,
+    wanted: bool,
+    prompt: &mut PromptSpec,
+    created: UnixMillis,
+) -> Result<bool, PrepareError> {
+    let attempt = |prompt: &PromptSpec| tokenizer.clone().with_prompts(prompt_form(true, prompt)?).map(drop);
+    let mut tried = attempt(prompt);
+    if tried.as_ref().is_err_and(asks_for_date) {
+        let dated = PromptSpec { now: i64::try_from(created.0 / 1000).ok(), ..prompt.clone() };
+        tried = attempt(&dated);
+        *prompt = dated;
+    }
+    let Err(error) = tried else { return Ok(true) };
+    prompt.now = None;
+    // What the run file says of chats, or a template that is broken, is not passed over.
+    let has_template = tokenizer.chat_template()?.is_some();
+    if wanted || prompt.system.is_some() || prompt.arguments.is_some() {
+        return Err(error.into());
+    }
+    if has_template {
+        tracing::warn!(%error, "the policy's chat template is not used");
+    }
+    Ok(false)
+}
+
+fn asks_for_date(error: &TokenizerError) -> bool {
+    matches!(error, TokenizerError::Chat(ChatError::Render(why)) if why.contains("strftime_now"))
+}
+
+/// The prompts that a tokenizer was tried with, and whether they end within the policy's thinking.
+fn tried(tokenizer: Tokenizer, chat: bool, prompt: PromptSpec) -> Result<PromptSpec, PrepareError> {
+    let thinking_is_open = tokenizer.with_prompts(prompt_form(chat, &prompt)?)?.opens_thinking()?;
+    Ok(PromptSpec { thinking_is_open, ..prompt })
+}
+
+/// The tokens that end a response beside the tokenizer's own, as transformers has them: those of
+/// generation_config.json, or else those of config.json.
+fn further_ends(path: &Path, tokenizer: &Tokenizer, model: &ModelConfig) -> Result<Vec<u32>, PrepareError> {
+    let named = end_tokens(path)?.unwrap_or_else(|| model.eos_token_ids.clone());
+    let further = |id: &u32| (*id as usize) < model.vocab_size && Some(*id) != tokenizer.eos_id();
+    let distinct: BTreeSet<u32> = named.into_iter().filter(further).collect();
+    Ok(distinct.into_iter().take(MAX_END_TOKENS).collect())
 }
 
 /// Tokens of the character tokenizer that the tasks of a run file give a model of `[model.tiny]`.
 pub(crate) fn character_vocabulary(config: &RunConfig) -> Result<usize, PrepareError> {
-    Ok(CharTokenizer::of_charter(&alphabet(&Tasks::read(config)?.mix))?.vocabulary())
+    let alphabet = alphabet(&Tasks::read(config)?.mix, &config.prompt);
+    Ok(CharTokenizer::of_charter(&alphabet)?.vocabulary())
 }
 
-/// The characters of a character tokenizer for these tasks, empty for the default ones.
-fn alphabet(mix: &TaskMix) -> String {
-    let more: String = mix.alphabet().into_iter().filter(|c| !DEFAULT_ALPHABET.contains(*c)).collect();
+/// The characters of a character tokenizer for these tasks and prompts, empty for the default ones.
+fn alphabet(mix: &TaskMix, prompt: &PromptSection) -> String {
+    let mut all = mix.alphabet();
+    all.extend(
+        prompt
+            .template
+            .iter()
+            .flat_map(|template| template.replace(QUESTION, "").chars().collect::<Vec<_>>()),
+    );
+    let spec = prompt.charter();
+    all.extend(JudgedPart::from(&spec).around(String::new()).chars());
+    let more: String = all.into_iter().filter(|c| !DEFAULT_ALPHABET.contains(*c)).collect();
     if more.is_empty() { more } else { format!("{DEFAULT_ALPHABET}{more}") }
 }

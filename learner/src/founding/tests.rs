@@ -1,8 +1,9 @@
 use super::*;
 use crate::common::testing;
-use crate::config::{ModelSection, TaskEntry, WarmupSection};
+use crate::config::{ModelSection, PromptSection, TaskEntry, WarmupSection};
 use crate::storage::run_dir::RunKeyError;
-use echo_policy::text::tokenizer::TokenizerError;
+use echo_policy::text::tokenizer::{TokenizerError, end_tokens};
+use echo_protocol::run::prompt::PromptSpec;
 use echo_protocol::wire::content_id::ContentId;
 
 fn config(dir: PathBuf) -> RunConfig {
@@ -277,6 +278,9 @@ fn a_policy_with_a_chat_template_chats_and_its_nodes_get_the_template() {
     assert_eq!(tokenizer("refused", Some(false)), TokenizerSpec::Snapshot);
     let founded = of_policy("chat", None).unwrap();
     assert_eq!(founded.workload.charter.tokenizer, TokenizerSpec::Chat);
+    let template = Some("{question}".to_owned());
+    assert_eq!(founded.workload.charter.prompt, PromptSpec { template, ..PromptSpec::default() });
+    assert_eq!(overruled(&founded.config, &founded.workload), [""; 0]);
     let order = founded.workload.order(echo_protocol::work::order::Purpose::Train, 0);
     let asked = founded.workload.prompt(&order).unwrap();
     let text = founded.workload.assignment(&order).prompt().text;
@@ -289,6 +293,81 @@ fn a_policy_with_a_chat_template_chats_and_its_nodes_get_the_template() {
     drop(founded);
     let again = find(&dir).unwrap();
     assert_eq!(again.workload.prompt(&order).unwrap(), asked);
+}
+
+#[test]
+fn prompts_are_put_as_the_run_file_and_the_models_makers_say() {
+    let scratch = tempfile::tempdir().unwrap();
+    let policy = found(&config(scratch.path().join("tiny")), |_, _| ()).unwrap().dir.start();
+    fs::write(policy.join("chat_template.jinja"), testing::CHAT_TEMPLATE).unwrap();
+    // The end token of the tokenizer, another one, and one that the model does not have.
+    fs::write(policy.join("generation_config.json"), r#"{"eos_token_id": [2, 7, 9999]}"#).unwrap();
+    let of_policy = |name: &str, prompt: PromptSection| {
+        let mut config = config(scratch.path().join(name));
+        config.sampling.max_new_tokens = Some(8);
+        config.model = ModelSection { path: Some(policy.clone()), tiny: None, chat: None };
+        RunConfig { prompt, ..config }
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let section = PromptSection {
+        system: text("be brief"),
+        template: text("q: {question}"),
+        answer_tags: true,
+        ..PromptSection::default()
+    };
+    let chats = of_policy("chats", section.clone());
+    let founded = found(&chats, |_, _| ()).unwrap();
+    let workload = &founded.workload;
+    let fixed = PromptSpec { end_tokens: vec![7], ..section.charter() };
+    assert_eq!(workload.charter.prompt, fixed);
+    let order = workload.order(echo_protocol::work::order::Purpose::Train, 0);
+    let question = workload.assignment(&order).prompt().text;
+    let asked = workload.prompt(&order).unwrap();
+    let shown = workload.tokenizer.decode(&asked, false).unwrap();
+    assert_eq!(shown, format!("be brief<eos><bos>q: {question}>"));
+    assert_eq!(workload.request(&order, 1).unwrap().stop_ids, [2, 7]);
+    assert_eq!((workload.text(&[13, 7]), workload.text(&[13, 2])), ("a".to_owned(), "a".to_owned()));
+    assert!(workload.mix.judged_part().answer_tags);
+    assert_eq!(end_tokens(&founded.dir.start()).unwrap(), Some(vec![2, 7]));
+    drop(founded);
+
+    let again = find(&chats.run.dir).unwrap();
+    assert_eq!(again.workload.prompt(&order).unwrap(), asked);
+    assert_eq!(overruled(&again.config, &again.workload), [""; 0]);
+    let mut changed = again.config.clone();
+    changed.prompt.system = text("be kind");
+    let warned = overruled(&changed, &again.workload);
+    assert!(warned.len() == 1 && warned[0].starts_with("[prompt] system in"), "{warned:?}");
+}
+
+#[test]
+fn a_template_is_needed_only_by_a_policy_that_chats() {
+    let scratch = tempfile::tempdir().unwrap();
+    let policy = found(&config(scratch.path().join("tiny")), |_, _| ()).unwrap().dir.start();
+    fs::write(policy.join("chat_template.jinja"), "{{").unwrap();
+    let path = policy.join("tokenizer_config.json");
+    let mut tokenizer: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    tokenizer["add_bos_token"] = true.into();
+    fs::write(&path, tokenizer.to_string()).unwrap();
+    let founded = |name: &str, prompt: PromptSection| {
+        let model = ModelSection { path: Some(policy.clone()), tiny: None, chat: None };
+        found(&RunConfig { model, prompt, ..config(scratch.path().join(name)) }, |_, _| ())
+    };
+    let broken = founded("broken", PromptSection::default()).unwrap_err().to_string();
+    assert!(broken.contains("does not parse") && broken.contains("chat = false"), "{broken}");
+    let plain = PromptSection { chat: Some(false), ..PromptSection::default() };
+    let first = |founded: Founded| {
+        let order = founded.workload.order(echo_protocol::work::order::Purpose::Train, 0);
+        founded.workload.prompt(&order).unwrap()[0]
+    };
+    assert_eq!(first(founded("plain", plain.clone()).unwrap()), CharTokenizer::BOS);
+    let without = PromptSection { bos: Some(false), ..plain };
+    assert_ne!(first(founded("without", without).unwrap()), CharTokenizer::BOS);
+
+    fs::remove_file(policy.join("chat_template.jinja")).unwrap();
+    let system = PromptSection { system: Some("be brief".into()), ..PromptSection::default() };
+    let refused = founded("system", system).unwrap_err();
+    assert!(matches!(refused, PrepareError::Tokenizer(TokenizerError::NoChat(_))), "{refused}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::config::RunConfig;
 use crate::founding::{Founded, companion_files};
 use crate::publishing::checkpoint::Checkpoints;
 use crate::publishing::snapshots::Publisher;
+use crate::run::banner;
 use crate::run::capacity;
 use crate::run::finalize;
 use crate::run::release::{Announce, Releaser, Releases};
@@ -25,6 +26,7 @@ use anyhow::{Context, bail};
 use candle_core::Device;
 use echo_protocol::net::snapshots::Snapshots;
 use echo_protocol::net::{Host, Multiaddr, NetError, PeerId};
+use echo_protocol::program::output;
 use echo_protocol::program::signals::Signals;
 use echo_protocol::run::version::PolicyVersion;
 use std::path::Path;
@@ -54,6 +56,7 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Trainin
     let started = Instant::now();
     // Until the process has written its last word, whatever becomes of the parts of `founded`.
     let _lock = founded.lock.clone();
+    output::note(&banner::of(&founded));
     let (mut past, draft) = Past::read(&founded).await?;
     say_demand(&founded, &past.updates);
     evaluation::warnings(&founded.workload.mix).iter().for_each(|text| tracing::warn!("{text}"));

@@ -127,7 +127,7 @@ mod tests {
         let chats =
             HfTokenizer::from_bytes(characters.to_huggingface_json().as_bytes(), Some(config.as_bytes()));
         let template = b"{% for m in messages %}<bos>{{ m.content }}<eos>{% endfor %}>";
-        let chats = Tokenizer::from(chats.unwrap().with_template(template).unwrap()).in_chat().unwrap();
+        let chats = Tokenizer::from(chats.unwrap().with_template(template)).in_chat().unwrap();
         let heard =
             RunningSample::new(workload.play(COUNTER).unwrap()).hear(turn(&zero, true, 9), &chats).unwrap();
         assert_eq!(tokenizer.decode(&heard, false).unwrap(), "<bos>higher:<eos>>");

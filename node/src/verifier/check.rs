@@ -29,7 +29,7 @@ enum HeardError {
 /// The run's tokenizer, as judging needs it.
 struct Text<'a> {
     tokenizer: &'a Tokenizer,
-    end: u32,
+    ends: Vec<u32>,
     vocabulary: u32,
 }
 
@@ -38,8 +38,8 @@ impl TextDecoder for Text<'_> {
         self.tokenizer.decode(ids, false).map_err(|e| e.to_string())
     }
 
-    fn end_id(&self) -> u32 {
-        self.end
+    fn is_end(&self, id: u32) -> bool {
+        self.ends.contains(&id)
     }
 
     fn vocabulary(&self) -> u32 {
@@ -90,8 +90,11 @@ fn look(workload: &NodeWorkload, cache: &VersionCache, group: &TrajectoryGroup) 
     let (Some(versions), Some(tokenizer)) = (cache.all_of(&named), cache.tokenizer()) else {
         return Err(Opinion::unable("a policy that it names is not here"));
     };
-    let end = tokenizer.eos_id().ok_or_else(|| Opinion::unable("nothing ends a turn"))?;
-    let text = Text { tokenizer, end, vocabulary: form.vocabulary };
+    let ends = tokenizer.end_ids();
+    if ends.is_empty() {
+        return Err(Opinion::unable("nothing ends a turn"));
+    }
+    let text = Text { tokenizer, ends, vocabulary: form.vocabulary };
     let (order, assignment) = workload.assignment(group.counter).map_err(|error| unable(&error))?;
     let limit = form.max_new_tokens as usize;
     for (position, trajectory) in group.trajectories.iter().enumerate() {

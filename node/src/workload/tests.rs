@@ -55,6 +55,38 @@ fn a_policy_that_chats_reads_messages() {
 }
 
 #[test]
+fn prompts_are_put_and_responses_judged_as_the_charter_says() {
+    let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
+    charter.prompt = PromptSpec {
+        template: Some("say: {question}".into()),
+        bos: true,
+        end_tokens: vec![7],
+        answer_tags: true,
+        ..PromptSpec::default()
+    };
+    let workload = NodeWorkload::new(run, &charter).unwrap();
+    let tokenizer = workload.tokenizer(&[]).unwrap();
+    let request = workload.request(OrderCounter(0), &tokenizer).unwrap();
+    let asked = workload.assignment(OrderCounter(0)).unwrap().1.prompt().text;
+    assert_eq!(tokenizer.decode(&request.prompt, false).unwrap(), format!("<bos>say: {asked}"));
+    assert_eq!(request.stop_ids, [CharTokenizer::EOS, 7]);
+    let suggested = workload.play(OrderCounter(0)).unwrap().suggestion();
+    let answer = suggested.strip_prefix("<answer>").unwrap().strip_suffix("</answer>").unwrap();
+    let earns = |text: &str| {
+        let response = echo_sandbox::task::Response { text, finished: true };
+        let step = workload.play(OrderCounter(0)).unwrap().turn(&response, 0).unwrap();
+        let echo_sandbox::task::episode::EpisodeStep::Over { verdict, .. } = step else { panic!("{step:?}") };
+        verdict.reward
+    };
+    assert_eq!((earns(&suggested), earns(answer)), (1.0, 0.0));
+    assert_eq!(earns(&format!("<think>{answer}?</think> it is {suggested}")), 1.0);
+
+    charter.prompt = PromptSpec { arguments: Some("[]".into()), ..PromptSpec::default() };
+    let refused = NodeWorkload::new(run, &charter).unwrap().tokenizer(&[]);
+    assert!(matches!(refused, Err(NodeWorkloadError::Tokenizer(TokenizerError::Prompt(_)))));
+}
+
+#[test]
 fn snapshots_that_contradict_the_charter_are_not_fetched() {
     let dir = tempfile::tempdir().unwrap();
     let manifest = testing::snapshot(&ChunkStore::open(dir.path()).unwrap(), 1);

@@ -8,7 +8,9 @@ use serde_json::json;
 
 use crate::model::config::ModelConfig;
 use crate::model::weights::{DType, Weights};
-use crate::text::tokenizer::{CHAT_TEMPLATE_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
+use crate::text::tokenizer::{
+    CHAT_TEMPLATE_FILE, GENERATION_CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE,
+};
 
 /// Distinguishes the partial directories of exports that run at the same time.
 static EXPORTS: AtomicU64 = AtomicU64::new(0);
@@ -52,6 +54,8 @@ pub struct ExportExtras {
     pub chat_template: Option<PathBuf>,
     /// The softmax temperature that responses are to be drawn at; left out, 1.
     pub temperature: Option<f32>,
+    /// The tokens that end a response; where there are none, those of the model's configuration.
+    pub end_tokens: Vec<u32>,
 }
 
 /// Writes `config.json`, `generation_config.json`, `model.safetensors` (in `dtype`) and the extras to `dir`.
@@ -109,7 +113,7 @@ fn write_files(
         sync_file(&path)
     };
     write("config.json", &config.to_json(dtype))?;
-    write("generation_config.json", &generation_config(config, extras.temperature.unwrap_or(1.0)))?;
+    write(GENERATION_CONFIG_FILE, &generation_config(config, extras))?;
     let path = partial.join("model.safetensors");
     let stored = weights.to_dtype(dtype);
     let mut views = Vec::new();
@@ -138,8 +142,9 @@ fn write_files(
     sync_dir(partial)
 }
 
-fn generation_config(config: &ModelConfig, temperature: f32) -> String {
-    let eos = match config.eos_token_ids.as_slice() {
+fn generation_config(config: &ModelConfig, extras: &ExportExtras) -> String {
+    let ends = if extras.end_tokens.is_empty() { &config.eos_token_ids } else { &extras.end_tokens };
+    let eos = match ends.as_slice() {
         [] => serde_json::Value::Null,
         [one] => json!(one),
         many => json!(many),
@@ -149,7 +154,7 @@ fn generation_config(config: &ModelConfig, temperature: f32) -> String {
         "eos_token_id": eos,
         "pad_token_id": config.pad_token_id,
         "do_sample": true,
-        "temperature": temperature,
+        "temperature": extras.temperature.unwrap_or(1.0),
         "top_p": 1.0,
         "top_k": 0,
     });
@@ -179,6 +184,7 @@ fn sync_dir(path: &Path) -> Result<(), ExportError> {
 mod tests {
     use super::*;
     use crate::model::config::TinySizes;
+    use crate::text::tokenizer::end_tokens;
 
     fn model() -> (ModelConfig, Weights) {
         let sizes = TinySizes {
@@ -215,7 +221,11 @@ mod tests {
         assert!(expected.iter().zip(loaded.iter()).all(|(a, b)| a.bytes() == b.bytes()));
         assert_eq!(fs::read_to_string(dir.join("tokenizer.json")).unwrap(), "{}");
         assert_eq!(fs::read_to_string(dir.join("chat_template.jinja")).unwrap(), "{{ messages }}");
+        assert_eq!(end_tokens(&dir).unwrap(), Some(vec![1]));
         assert_eq!(fs::read_dir(home.path().join("a")).unwrap().count(), 1);
+        let several = ExportExtras { end_tokens: vec![1, 4], ..ExportExtras::default() };
+        export(&home.path().join("b"), &config, &weights, DType::F32, &several).unwrap();
+        assert_eq!(end_tokens(&home.path().join("b")).unwrap(), Some(vec![1, 4]));
         let taken = export(&dir, &config, &weights, DType::F32, &ExportExtras::default());
         assert!(matches!(taken, Err(ExportError::Exists { .. })));
     }

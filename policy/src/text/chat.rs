@@ -4,8 +4,8 @@
 //! `tokenizer_config.json`, and is rendered as transformers renders it: `trim_blocks` and
 //! `lstrip_blocks` on, `tojson` without HTML escapes, Python's text of numbers and lists. A
 //! template is a program written by somebody else, so its instructions, its output and what it
-//! allocates are limited; multiplication, `str.format` and the filters whose result is not bounded
-//! by their input are not available to it.
+//! allocates are limited. Powers, `str.format` and the filters whose result is not bounded by their
+//! input are not available to it.
 //!
 //! ```
 //! use echo_policy::text::chat::ChatTemplate;
@@ -29,6 +29,7 @@ mod methods;
 mod operators;
 mod python;
 mod render;
+mod rewrite;
 mod text;
 mod time;
 
@@ -42,7 +43,7 @@ pub use time::ChatTime;
 pub const MAX_TEMPLATE_BYTES: usize = 256 << 10;
 
 /// A chat template that cannot be used, or a conversation that it refuses.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChatError {
     /// The source is longer than any real template.
     #[error(
@@ -53,7 +54,9 @@ pub enum ChatError {
         bytes: usize,
     },
     /// The source is not a template that this engine accepts.
-    #[error("the chat template does not parse: {0}; correct chat_template.jinja or tokenizer_config.json")]
+    #[error(
+        "the chat template does not parse: {0}; correct chat_template.jinja or tokenizer_config.json, or put prompts as plain text with `chat = false` in [prompt]"
+    )]
     Syntax(String),
     /// The template failed, refused the conversation (`raise_exception`) or went beyond a limit.
     #[error(

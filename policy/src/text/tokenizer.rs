@@ -12,19 +12,26 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::text::chat::{ChatError, ChatTemplate};
+use dialogue::Chat;
 
 mod characters;
 mod dialogue;
+mod end_tokens;
 mod expansion_limit;
 pub mod forms;
 mod guard;
 mod huggingface;
+mod prompt_form;
 
 pub use characters::{CHARACTER_VOCABULARY, CharTokenizer, DEFAULT_ALPHABET, MAX_ALPHABET};
+pub(crate) use end_tokens::GENERATION_CONFIG_FILE;
+pub use end_tokens::end_tokens;
 pub use expansion_limit::{MAX_GROWN, MAX_GROWTH};
 pub use huggingface::HfTokenizer;
+pub use prompt_form::PromptForm;
 
 /// Bytes of a `tokenizer.json`. The largest published ones have about 35 MiB.
 pub const MAX_TOKENIZER_BYTES: u64 = 128 << 20;
@@ -82,8 +89,19 @@ pub enum TokenizerError {
     #[error(transparent)]
     Chat(#[from] ChatError),
     /// Prompts cannot be messages of a chat.
-    #[error("the tokenizer does not chat: {0}; set `chat = false` in [model], and prompts stay plain text")]
+    #[error("the tokenizer does not chat: {0}; set `chat = false` in [prompt], and prompts stay plain text")]
     NoChat(String),
+    /// A setting of prompts that this tokenizer cannot follow.
+    #[error("[prompt] {0}")]
+    Prompt(String),
+    /// generation_config.json is not JSON, or its end tokens are none.
+    #[error("{path}: {why}; correct the file or remove it")]
+    Generation {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The alphabet of a character tokenizer cannot be used.
     #[error("alphabet: {0}; list each character once, at most {MAX_ALPHABET} of them")]
     Alphabet(String),
@@ -125,30 +143,45 @@ impl TokenizerError {
     }
 }
 
-/// Either kind of tokenizer. No kind adds tokens around a text by itself.
+/// Either kind of tokenizer, and how it puts prompts. No kind adds tokens around a text by itself.
 #[derive(Debug, Clone)]
-pub enum Tokenizer {
+pub struct Tokenizer {
+    kind: Kind,
+    form: PromptForm,
+    /// Set where the chat template is in use.
+    chat: Option<Chat>,
+    /// Most tokens of a prompt beside its question.
+    opening: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
     /// One token a character.
     Characters(CharTokenizer),
-    /// Read from a Hugging Face directory.
-    HuggingFace(Box<HfTokenizer>),
+    /// Read from a Hugging Face directory. Clones share it.
+    HuggingFace(Arc<HfTokenizer>),
 }
 
 impl From<CharTokenizer> for Tokenizer {
     fn from(tokenizer: CharTokenizer) -> Self {
-        Self::Characters(tokenizer)
+        Self::of(Kind::Characters(tokenizer))
     }
 }
 
 impl From<HfTokenizer> for Tokenizer {
     fn from(tokenizer: HfTokenizer) -> Self {
-        Self::HuggingFace(Box::new(tokenizer))
+        Self::of(Kind::HuggingFace(Arc::new(tokenizer)))
     }
 }
 
 impl Tokenizer {
+    fn of(kind: Kind) -> Self {
+        Self { kind, form: PromptForm::default(), chat: None, opening: 0 }
+    }
+
     /// Opens `tokenizer.json` of a Hugging Face directory, with `tokenizer_config.json` and
-    /// `chat_template.jinja` where they are present.
+    /// `chat_template.jinja` where they are present. A template that does not parse is an error where it is
+    /// asked for, and none here.
     ///
     /// # Errors
     /// When a file is unreadable, too large or malformed.
@@ -166,9 +199,9 @@ impl Tokenizer {
         if text.len() > MAX_TEXT {
             return Err(TokenizerError::TooLarge { what: "the text".into(), limit: MAX_TEXT as u64 });
         }
-        match self {
-            Self::Characters(tokenizer) => tokenizer.encode(text),
-            Self::HuggingFace(tokenizer) => tokenizer.encode(text),
+        match &self.kind {
+            Kind::Characters(tokenizer) => tokenizer.encode(text),
+            Kind::HuggingFace(tokenizer) => tokenizer.encode(text),
         }
     }
 
@@ -183,49 +216,75 @@ impl Tokenizer {
         if ids.len() > MAX_TEXT {
             return Err(TokenizerError::TooLarge { what: "the sequence".into(), limit: MAX_TEXT as u64 });
         }
-        match self {
-            Self::Characters(tokenizer) => tokenizer.decode(ids, skip_special),
-            Self::HuggingFace(tokenizer) => tokenizer.decode(ids, skip_special),
+        match &self.kind {
+            Kind::Characters(tokenizer) => tokenizer.decode(ids, skip_special),
+            Kind::HuggingFace(tokenizer) => tokenizer.decode(ids, skip_special),
         }
     }
 
     /// Number of tokens, added ones included. A model's output layer may be wider.
     pub fn vocab_size(&self) -> usize {
-        match self {
-            Self::Characters(tokenizer) => tokenizer.vocabulary(),
-            Self::HuggingFace(tokenizer) => tokenizer.vocab_size(),
+        match &self.kind {
+            Kind::Characters(tokenizer) => tokenizer.vocabulary(),
+            Kind::HuggingFace(tokenizer) => tokenizer.vocab_size(),
+        }
+    }
+
+    /// All tokens that end a response: [`Tokenizer::eos_id`], and those of [`PromptForm::end_tokens`].
+    pub fn end_ids(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self.eos_id().into_iter().collect();
+        ids.extend(self.form.end_tokens.iter().filter(|id| Some(**id) != self.eos_id()));
+        ids
+    }
+
+    /// The token that begins a text; `None` when a Hugging Face directory names none.
+    pub fn bos_id(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Characters(_) => Some(CharTokenizer::BOS),
+            Kind::HuggingFace(tokenizer) => tokenizer.bos_id(),
+        }
+    }
+
+    /// Whether the tokenizer, as its makers set it up, puts the BOS token before a text.
+    pub fn adds_bos(&self) -> bool {
+        match &self.kind {
+            Kind::Characters(_) => false,
+            Kind::HuggingFace(tokenizer) => tokenizer.adds_bos(),
         }
     }
 
     /// The token that ends a response; `None` when a Hugging Face directory names none.
     pub fn eos_id(&self) -> Option<u32> {
-        match self {
-            Self::Characters(_) => Some(CharTokenizer::EOS),
-            Self::HuggingFace(tokenizer) => tokenizer.special_id("eos_token"),
+        match &self.kind {
+            Kind::Characters(_) => Some(CharTokenizer::EOS),
+            Kind::HuggingFace(tokenizer) => tokenizer.special_id("eos_token"),
         }
     }
 
     /// The token that fills batches; `None` when a Hugging Face directory names none.
     pub fn pad_id(&self) -> Option<u32> {
-        match self {
-            Self::Characters(_) => Some(CharTokenizer::PAD),
-            Self::HuggingFace(tokenizer) => tokenizer.special_id("pad_token"),
+        match &self.kind {
+            Kind::Characters(_) => Some(CharTokenizer::PAD),
+            Kind::HuggingFace(tokenizer) => tokenizer.special_id("pad_token"),
         }
     }
 
     /// The id of a token by its text, such as `<|im_end|>` or `<eos>`.
     pub fn token_id(&self, token: &str) -> Option<u32> {
-        match self {
-            Self::Characters(tokenizer) => tokenizer.token_id(token),
-            Self::HuggingFace(tokenizer) => tokenizer.token_id(token),
+        match &self.kind {
+            Kind::Characters(tokenizer) => tokenizer.token_id(token),
+            Kind::HuggingFace(tokenizer) => tokenizer.token_id(token),
         }
     }
 
     /// The chat template that came with the tokenizer.
-    pub fn chat_template(&self) -> Option<&ChatTemplate> {
-        match self {
-            Self::Characters(_) => None,
-            Self::HuggingFace(tokenizer) => tokenizer.chat_template(),
+    ///
+    /// # Errors
+    /// [`TokenizerError::Chat`] when there is one that cannot be read.
+    pub fn chat_template(&self) -> Result<Option<&ChatTemplate>, TokenizerError> {
+        match &self.kind {
+            Kind::Characters(_) => Ok(None),
+            Kind::HuggingFace(tokenizer) => Ok(tokenizer.chat_template()?),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The charter: what a run is. Its signed bytes name the run.
 
 use crate::run::precision::{MAX_PRECISIONS, PrecisionName};
+use crate::run::prompt::{MAX_END_TOKENS, MAX_PROMPT_BYTES, PromptSpec};
 use crate::run::staleness::Staleness;
 use crate::run::tensor_type::TensorType;
 use crate::wire::content_id::ContentId;
@@ -65,6 +66,9 @@ pub struct Charter {
     /// What a node does with the samples that it is generating when a newer policy is installed.
     #[serde(default, skip_serializing_if = "Takeover::is_default")]
     pub takeover: Takeover,
+    /// How prompts are put, and which part of a response is judged.
+    #[serde(default, skip_serializing_if = "PromptSpec::is_default")]
+    pub prompt: PromptSpec,
 }
 
 /// How a newer policy takes over from the one under which a node is generating.
@@ -230,7 +234,12 @@ impl Charter {
             && distinct.len() <= MAX_PRECISIONS
             && distinct.iter().any(|name| name.is_default());
         let found = self.precisions.iter().map(PrecisionName::as_str).collect::<Vec<_>>().join(", ");
-        check("precisions", found, listed, "at most 8, each once, f32 among them")
+        check("precisions", found, listed, "at most 8, each once, f32 among them")?;
+        let (bytes, ends) = (self.prompt.bytes(), self.prompt.end_tokens.len());
+        check("prompt", bytes, bytes <= MAX_PROMPT_BYTES, "at most 12288 bytes")?;
+        check("end tokens", ends, ends <= MAX_END_TOKENS, "at most 16")?;
+        let template = self.prompt.template.as_deref().unwrap_or_default();
+        check("prompt template", template, self.prompt.asks_once(), "a text with one {question}")
     }
 }
 
@@ -292,6 +301,40 @@ pub(crate) mod tests {
             chunk_bytes: 16 << 10,
             precisions: PrecisionName::only_default(),
             takeover: Takeover::Recompute,
+            prompt: PromptSpec::default(),
+        }
+    }
+
+    /// The bytes of [`charter`] as they were before prompts could be put in other ways.
+    #[test]
+    fn the_bytes_of_a_plain_charter_never_change() {
+        let learner = NodeKey::from_secret([1; 32]);
+        let bytes = encode(&charter(&learner), MAX_CHARTER_BYTES).unwrap();
+        let text = |words: &str| [vec![0x60 + words.len() as u8], words.as_bytes().to_vec()].concat();
+        // A map of eleven fields, the last of which is the size of chunks.
+        assert_eq!(bytes[0], 0xab);
+        let last = [text("chunk_bytes"), vec![0x19, 0x40, 0x00]].concat();
+        assert!(bytes.ends_with(&last), "{:?}", String::from_utf8_lossy(&bytes));
+        assert_eq!(decode::<Charter>(&bytes, MAX_CHARTER_BYTES).unwrap().prompt, PromptSpec::default());
+    }
+
+    #[test]
+    fn prompts_stay_within_their_limits() {
+        let learner = NodeKey::from_secret([1; 32]);
+        let validated = |prompt: PromptSpec| Charter { prompt, ..charter(&learner) }.validate();
+        let text = |bytes: usize| Some("x".repeat(bytes));
+        let template = Some("Q: {question}".to_owned());
+        assert_eq!(validated(PromptSpec { template, system: text(12_275), ..PromptSpec::default() }), Ok(()));
+        for (wrong, field) in [
+            (PromptSpec { system: text(MAX_PROMPT_BYTES + 1), ..PromptSpec::default() }, "prompt"),
+            (PromptSpec { end_tokens: vec![1; 17], ..PromptSpec::default() }, "end tokens"),
+            (PromptSpec { template: text(3), ..PromptSpec::default() }, "prompt template"),
+        ] {
+            let refused = validated(wrong);
+            assert!(
+                matches!(&refused, Err(CharterError::OutOfRange { field: named, .. }) if *named == field),
+                "{refused:?}"
+            );
         }
     }
 

@@ -5,13 +5,14 @@ use echo_protocol::work::order::WorkOrder;
 
 use crate::rollout::mix::TaskMix;
 use crate::task::episode::Play;
-use crate::task::{Prompt, Response, Task, TaskError, TaskSeed, Verdict};
+use crate::task::{JudgedPart, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 /// What a work order asks for under a run's task mix.
 #[derive(Clone, Copy, Debug)]
 pub struct Assignment<'a> {
     task: &'a dyn Task,
     seed: TaskSeed,
+    judged: JudgedPart,
 }
 
 impl<'a> Assignment<'a> {
@@ -19,12 +20,12 @@ impl<'a> Assignment<'a> {
     pub fn of(mix: &'a TaskMix, order: &WorkOrder) -> Self {
         let index = mix.choose(&mut order.task_draws());
         let task = mix.get(index, order.purpose).expect("a mix chooses among its own tasks");
-        Self::new(task, TaskSeed(order.prompt_seed()))
+        Self { judged: mix.judged_part(), ..Self::new(task, TaskSeed(order.prompt_seed())) }
     }
 
-    /// The prompt of `seed` in `task`.
+    /// The prompt of `seed` in `task`, and all that follows the thinking is judged.
     pub fn new(task: &'a dyn Task, seed: TaskSeed) -> Self {
-        Self { task, seed }
+        Self { task, seed, judged: JudgedPart::default() }
     }
 
     /// The task that makes the prompt and judges the response.
@@ -45,7 +46,7 @@ impl<'a> Assignment<'a> {
 
     /// Begins the episode that the prompt opens.
     pub fn play(&self) -> Play<'a> {
-        Play::new(self.task, self.seed)
+        Play::new(self.task, self.seed).judging(self.judged)
     }
 
     /// Judges a response that is all the policy says.
@@ -53,11 +54,14 @@ impl<'a> Assignment<'a> {
     /// # Errors
     /// [`TaskError::Internal`] when the judging itself failed.
     pub fn reward(&self, response: &Response<'_>) -> Result<Verdict, TaskError> {
-        self.task.reward(self.seed, response)
+        match self.judged.response(response) {
+            Ok(judged) => self.task.reward(self.seed, &judged),
+            Err(verdict) => Ok(verdict),
+        }
     }
 
     /// A right answer, or a good first turn.
     pub fn solution(&self) -> String {
-        self.task.solution(self.seed)
+        self.judged.around(self.task.solution(self.seed))
     }
 }

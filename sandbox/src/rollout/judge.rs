@@ -114,8 +114,8 @@ mod tests {
         fn decode(&self, _: &[u32]) -> Result<String, String> {
             Ok(String::new())
         }
-        fn end_id(&self) -> u32 {
-            0
+        fn is_end(&self, id: u32) -> bool {
+            id == 0
         }
         fn vocabulary(&self) -> u32 {
             1

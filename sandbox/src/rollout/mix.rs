@@ -6,9 +6,9 @@ use echo_protocol::run::charter::{MAX_TASKS, TaskSpec};
 use echo_protocol::wire::rng::Draws;
 use echo_protocol::work::order::Purpose;
 
-use crate::task::Task;
 use crate::task::files::TaskFiles;
 use crate::task::spec::SpecError;
+use crate::task::{JudgedPart, Task};
 use crate::tasks::registry;
 
 /// A run's tasks, chosen in proportion to their weights.
@@ -18,6 +18,7 @@ pub struct TaskMix {
     /// `ends[i]` is the sum of the weights of tasks `0..=i`: task `i` owns the draws from
     /// `ends[i - 1]` to before it.
     ends: Vec<u64>,
+    judged: JudgedPart,
 }
 
 impl TaskMix {
@@ -35,7 +36,18 @@ impl TaskMix {
             end += u64::from(spec.weight);
             end
         });
-        Ok(Self { tasks, ends: ends.collect() })
+        Ok(Self { tasks, ends: ends.collect(), judged: JudgedPart::default() })
+    }
+
+    /// The same, where only this part of each response is judged.
+    #[must_use]
+    pub fn judging(self, judged: JudgedPart) -> Self {
+        Self { judged, ..self }
+    }
+
+    /// Which part of each response is judged.
+    pub fn judged_part(&self) -> JudgedPart {
+        self.judged
     }
 
     /// Checks what can be checked of a mix before its files are there.
@@ -84,10 +96,12 @@ impl TaskMix {
         self.tasks().flat_map(Task::alphabet).collect()
     }
 
-    /// The most bytes that any task gives to read, and the task's name: its prompt and what is
-    /// heard after it, with `around` more for each turn.
-    pub fn longest_read(&self, around: usize) -> (usize, &'static str) {
-        let frames = |task: &dyn Task| around.saturating_mul(task.max_turns() as usize);
+    /// The most bytes that any task gives to read, and the task's name: its prompt with `opening` more
+    /// around it, and what is heard after it, with `around` more for each turn but the first.
+    pub fn longest_read(&self, opening: usize, around: usize) -> (usize, &'static str) {
+        let frames = |task: &dyn Task| {
+            opening.saturating_add(around.saturating_mul(task.max_turns().saturating_sub(1) as usize))
+        };
         let read = |task: &dyn Task| task.longest_prompt() + task.longest_heard() + frames(task);
         self.tasks().map(|task| (read(task), task.name())).max().unwrap_or_default()
     }
@@ -95,7 +109,9 @@ impl TaskMix {
     /// The most tokens that any task's answer needs, end tokens included: one token a character is
     /// the most of any tokenizer.
     pub fn longest_answer(&self) -> usize {
-        self.tasks().map(|task| task.longest_response() + task.max_turns() as usize).max().unwrap_or_default()
+        let each_turn = 1 + self.judged.frame_bytes();
+        let longest = |task: &dyn Task| task.longest_response() + each_turn * task.max_turns() as usize;
+        self.tasks().map(longest).max().unwrap_or_default()
     }
 }
 
@@ -145,7 +161,7 @@ mod tests {
         let mix =
             TaskMix::new(&[weighted("chain_sum", 1), weighted("number_sorting", 1)], &TaskFiles::none())
                 .unwrap();
-        assert_eq!(mix.longest_read(0), ("sort 1,2,3=".len(), "number_sorting"));
+        assert_eq!(mix.longest_read(0, 0), ("sort 1,2,3=".len(), "number_sorting"));
         assert_eq!(mix.longest_answer(), "1,2,3".len() + 1);
         assert_eq!(mix.tasks().map(|task| task.name()).collect::<Vec<_>>(), ["chain_sum", "number_sorting"]);
     }
@@ -154,13 +170,16 @@ mod tests {
     fn budgets_cover_every_turn() {
         let spec = weighted("guess_number", 1).with("numbers", 3).with("turns", 2).with("largest", 9);
         let mix = TaskMix::new(&[weighted("chain_sum", 1), spec], &TaskFiles::none()).unwrap();
-        assert_eq!(mix.longest_read(0).0, "guess 1-3:".len() + "higher:".len());
+        assert_eq!(mix.longest_read(0, 0).0, "guess 1-3:".len() + "higher:".len());
         assert_eq!(
-            mix.longest_read(10).0,
-            mix.longest_read(0).0 + 20,
+            mix.longest_read(15, 5).0,
+            mix.longest_read(0, 0).0 + 20,
             "a frame for the prompt, and one for what is heard"
         );
         assert_eq!(mix.longest_answer(), 2 * "1".len() + 2);
+        let tags = JudgedPart { answer_tags: true, ..JudgedPart::default() };
+        let frames = 2 * "<answer></answer>".len();
+        assert_eq!(mix.judging(tags).longest_answer(), 2 * "1".len() + 2 + frames);
     }
 
     #[test]

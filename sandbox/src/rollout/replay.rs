@@ -12,14 +12,14 @@ use crate::task::{Response, TaskError, Verdict};
 
 /// Token ids to text: the part of a tokenizer that judging needs.
 pub trait TextDecoder: Send + Sync {
-    /// The text of a turn's `ids`, which hold no end token. Pure: every node gets the same.
+    /// The text of a turn's `ids`, which hold no token that ends one. Pure: every node gets the same.
     ///
     /// # Errors
     /// Why the ids are no text. It is the response's fault, not the learner's.
     fn decode(&self, ids: &[u32]) -> Result<String, String>;
 
-    /// The token with which the policy ends a turn.
-    fn end_id(&self) -> u32;
+    /// Whether this is a token with which the policy ends a turn.
+    fn is_end(&self, id: u32) -> bool;
 
     /// How many token ids the policy can produce; ids at or above this stand for nothing.
     fn vocabulary(&self) -> u32;
@@ -58,7 +58,7 @@ pub enum ReplayError {
 /// Plays the episode with the turns of `trajectory`, whose form was checked; `limit` is the
 /// longest response in tokens.
 ///
-/// Every turn ends with the one end token, except for a last one that is cut at the limit; and the
+/// Every turn ends with its one end token, except for a last one that is cut at the limit; and the
 /// last turn is where the episode ends, or where the limit leaves no token for another.
 ///
 /// # Errors
@@ -71,20 +71,20 @@ pub fn replay(
     decoder: &dyn TextDecoder,
 ) -> Result<Replayed, ReplayError> {
     let broken = |what: String| Err(ReplayError::Rules(what));
-    let (end, mut heard) = (decoder.end_id(), Vec::new());
+    let mut heard = Vec::new();
     let mut turns = trajectory.turn_ranges().peekable();
     while let Some(turn) = turns.next() {
         let (said, is_last) = (turn.end, turns.peek().is_none());
         let tokens = &trajectory.response[turn];
         let (tokens, finished) = match tokens.split_last() {
-            Some((last, before)) if *last == end => (before, true),
+            Some((last, before)) if decoder.is_end(*last) => (before, true),
             _ => (tokens, false),
         };
         if !finished && said != limit {
             return broken(format!("cut at {said} tokens instead of {limit}"));
         }
-        if tokens.contains(&end) {
-            return broken("goes on behind the end token".into());
+        if tokens.iter().any(|id| decoder.is_end(*id)) {
+            return broken("goes on behind an end token".into());
         }
         let text =
             decoder.decode(tokens).map_err(|reason| ReplayError::Rules(format!("is no text: {reason}")))?;
@@ -147,6 +147,7 @@ mod tests {
     use echo_protocol::run::charter::TaskSpec;
 
     const END: u32 = 10;
+    const OTHER_END: u32 = 12;
     const LIMIT: usize = 8;
 
     /// Digits are their own ids.
@@ -156,11 +157,11 @@ mod tests {
         fn decode(&self, ids: &[u32]) -> Result<String, String> {
             ids.iter().map(|id| char::from_digit(*id, 10).ok_or_else(|| format!("id {id}"))).collect()
         }
-        fn end_id(&self) -> u32 {
-            END
+        fn is_end(&self, id: u32) -> bool {
+            id == END || id == OTHER_END
         }
         fn vocabulary(&self) -> u32 {
-            12
+            13
         }
     }
 
@@ -234,6 +235,16 @@ mod tests {
         let one = trajectory(&[&second], true);
         assert_eq!(heard(&one), []);
         assert_eq!(interleave(&one.response, &[]).collect::<Vec<_>>(), [(number, true), (END, true)]);
+    }
+
+    #[test]
+    fn any_end_token_ends_a_turn() {
+        let number = number();
+        let replayed = played(&[&[0, OTHER_END], &[number, END]], true).unwrap();
+        assert!(replayed.verdict.correct);
+        for beyond in [[number, OTHER_END, END], [number, END, OTHER_END]] {
+            assert!(matches!(played(&[&beyond], true), Err(ReplayError::Rules(_))), "{beyond:?}");
+        }
     }
 
     #[test]

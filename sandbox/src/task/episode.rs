@@ -10,7 +10,7 @@
 //! ends with the budget's last token, though the environment would have gone on. Then the
 //! environment hears one turn more, empty and cut.
 
-use crate::task::{Response, TaskError, Verdict};
+use crate::task::{JudgedPart, Response, TaskError, Verdict};
 
 /// The environment's side of an episode, after its prompt. Pure: the same seed and the same
 /// responses give the same replies on every platform. Responses come from strangers.
@@ -55,13 +55,20 @@ pub struct Play<'a> {
     task: &'static str,
     episode: Box<dyn Episode + 'a>,
     turns_left: u32,
+    judged: JudgedPart,
 }
 
 impl<'a> Play<'a> {
     /// Bounds `episode` by the most turns that `task` announces. `Play::new` beside the
     /// trait `Task` calls this.
     pub(crate) fn bounded(task: &'static str, episode: Box<dyn Episode + 'a>, max_turns: u32) -> Self {
-        Self { task, episode, turns_left: max_turns }
+        Self { task, episode, turns_left: max_turns, judged: JudgedPart::default() }
+    }
+
+    /// The same, where the environment hears only this part of each turn.
+    #[must_use]
+    pub fn judging(self, judged: JudgedPart) -> Self {
+        Self { judged, ..self }
     }
 
     /// How many turns the policy has left at most, the next one included.
@@ -69,7 +76,8 @@ impl<'a> Play<'a> {
         self.turns_left
     }
 
-    /// The policy's next turn, after which it has `left` tokens for others.
+    /// The policy's next turn, after which it has `left` tokens for others. The environment hears the
+    /// judged part of it; a turn without one ends the episode, and the episode earns nothing.
     ///
     /// # Errors
     /// [`TaskError::Internal`] when the environment failed, or does not keep to its own bounds.
@@ -79,7 +87,14 @@ impl<'a> Play<'a> {
             return out_of_bounds("it is asked for more turns than it has");
         };
         self.turns_left = turns_left;
-        match self.episode.hear(response)? {
+        let response = match self.judged.response(response) {
+            Ok(judged) => judged,
+            Err(verdict) => {
+                self.turns_left = 0;
+                return Ok(EpisodeStep::Over { verdict, finished: response.finished });
+            }
+        };
+        match self.episode.hear(&response)? {
             Reply::Ends(verdict) => Ok(EpisodeStep::Over { verdict, finished: response.finished }),
             Reply::Goes(_) if !response.finished => {
                 out_of_bounds("its episode goes on behind a turn that was cut")
@@ -95,7 +110,7 @@ impl<'a> Play<'a> {
 
     /// What a good player would say now.
     pub fn suggestion(&self) -> String {
-        self.episode.suggestion()
+        self.judged.around(self.episode.suggestion())
     }
 }
 

@@ -318,6 +318,10 @@ impl Task for CodeTask {
         self.held_out.as_deref().map(|task| task as &dyn Task)
     }
 
+    fn rows(&self) -> Option<usize> {
+        Some(self.rows.iter().len())
+    }
+
     fn held_out_rows(&self) -> Option<usize> {
         self.held_out.as_ref().map(|held_out| held_out.rows.held_out_from(&self.rows))
     }

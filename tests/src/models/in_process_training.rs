@@ -73,6 +73,7 @@ impl Practice {
             chunk_bytes: 1 << 20,
             precisions: vec![Default::default()],
             takeover: Default::default(),
+            prompt: Default::default(),
         };
         let run = RunId::of(&Signed::sign(&charter, &key)?);
         let weights = Weights::random(&model, setting.seed);

@@ -54,7 +54,7 @@ pub fn of(mix: &TaskMix, tokenizer: &Tokenizer) -> LongestRead {
 }
 
 fn bound(task: &dyn Task, tokenizer: &Tokenizer) -> usize {
-    task.longest_prompt().saturating_add(tokenizer.around())
+    task.longest_prompt().saturating_add(tokenizer.around_prompt())
 }
 
 /// What to shorten where the longest prompt and response do not fit.

@@ -31,8 +31,8 @@ impl TextDecoder for Digits {
         let digit = |id: &u32| char::from_digit(*id, 10).ok_or_else(|| format!("id {id} has no text"));
         ids.iter().map(digit).collect()
     }
-    fn end_id(&self) -> u32 {
-        END
+    fn is_end(&self, id: u32) -> bool {
+        id == END
     }
     fn vocabulary(&self) -> u32 {
         12
@@ -77,6 +77,7 @@ fn charter(learner: &NodeKey, created: u64) -> Charter {
         chunk_bytes: 16 << 10,
         precisions: vec![Default::default()],
         takeover: Default::default(),
+        prompt: Default::default(),
     }
 }
 

@@ -105,7 +105,8 @@ fn check_row(tokenizer: &Tokenizer, row: &Row) -> Result<(), String> {
             same_text("decoded text", &got, decoded)
         }
         Row::Chat { messages, kwargs, text, ids } => {
-            let template = tokenizer.chat_template().ok_or("the tokenizer has no chat template")?;
+            let template = tokenizer.chat_template().map_err(|error| error.to_string())?;
+            let template = template.ok_or("the tokenizer has no chat template")?;
             let got = template.render(messages, kwargs).map_err(|error| error.to_string())?;
             same_text("rendered chat", &got, text)?;
             same_ids(tokenizer, &got, ids)

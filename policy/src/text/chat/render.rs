@@ -4,13 +4,14 @@
 use std::error::Error as _;
 use std::sync::Arc;
 
-use minijinja::machinery::{CompiledTemplate, Instruction, Instructions, TemplateConfig, Token};
-use minijinja::machinery::{eval, make_string_output, tokenize};
+use minijinja::machinery::{CompiledTemplate, Instruction, Instructions, TemplateConfig};
+use minijinja::machinery::{eval, make_string_output};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 
 use super::budget::{self, RenderBudget};
+use super::rewrite::{ONE, rewrite};
 use super::{ChatTime, filters, methods, operators, python};
 
 /// Instructions that one rendering may execute. A message of a usual template takes 50 to 150.
@@ -32,11 +33,16 @@ const NAME: &str = "chat_template";
 /// No template can name these functions: they stand in for the operators.
 const ADD: &str = "+";
 const CONCAT: &str = "~";
+const MULTIPLY: &str = "*";
 const SLICE: &str = "[:]";
 
 /// Checks that a template parses and that it can be rendered within the limits.
 pub(crate) fn check(source: &str) -> Result<(), String> {
-    compile(source).map(|_| ()).map_err(|error| explain(&error))
+    let checked = || {
+        let syntax = syntax()?;
+        compile(&rewrite(source, &syntax)?, syntax).map(|_| ())
+    };
+    checked().map_err(|error| explain(&error))
 }
 
 /// Renders `source` with the variables of `root`, in a thread of its own. An error is returned as
@@ -74,7 +80,9 @@ fn run(
     root: &serde_json::Map<String, serde_json::Value>,
     now: Option<ChatTime>,
 ) -> Result<String, Error> {
-    let compiled = compile(source)?;
+    let syntax = syntax()?;
+    let source = rewrite(source, &syntax)?;
+    let compiled = compile(&source, syntax)?;
     let budget = RenderBudget::new();
     let mut env = environment(&budget, now);
     env.set_fuel(Some(MAX_FUEL.min(MAX_FIXED_TEXT_BYTES / longest_fixed_text(&compiled).max(1))));
@@ -99,18 +107,13 @@ fn run(
     Ok(out)
 }
 
+/// As transformers sets the engine up.
+fn syntax() -> Result<SyntaxConfig, Error> {
+    SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()
+}
+
 /// Parses a template, with every operator that can multiply memory replaced by a call that is charged for it.
-fn compile(source: &str) -> Result<CompiledTemplate<'_>, Error> {
-    let syntax_config = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
-    for token in tokenize(source, false, syntax_config.clone()) {
-        // The compiler evaluates constant expressions itself, before any limit of ours holds.
-        if let (Token::Mul | Token::Pow, span) = token? {
-            return Err(Error::new(
-                ErrorKind::SyntaxError,
-                format!("line {}: multiplication is not available in chat templates", span.start_line),
-            ));
-        }
-    }
+fn compile(source: &str, syntax_config: SyntaxConfig) -> Result<CompiledTemplate<'_>, Error> {
     let config = TemplateConfig { syntax_config, default_auto_escape: Arc::new(|_: &str| AutoEscape::None) };
     let mut compiled = CompiledTemplate::new(NAME, source, &config)?;
     guard(&mut compiled.instructions);
@@ -123,6 +126,7 @@ fn guard(instructions: &mut Instructions<'_>) {
     while let Some(instruction) = instructions.get_mut(index) {
         match instruction {
             Instruction::Add => *instruction = Instruction::CallFunction(ADD, Some(2)),
+            Instruction::Mul => *instruction = Instruction::CallFunction(MULTIPLY, Some(2)),
             Instruction::StringConcat => *instruction = Instruction::CallFunction(CONCAT, Some(2)),
             Instruction::Slice => *instruction = Instruction::CallFunction(SLICE, Some(4)),
             _ => {}
@@ -168,6 +172,9 @@ fn environment(budget: &RenderBudget, now: Option<ChatTime>) -> Environment<'sta
     env.add_function(CONCAT, move |left: &Value, right: &Value| {
         Ok::<_, Error>(python::text(left, &own)? + &python::text(right, &own)?)
     });
+    let own = budget.clone();
+    env.add_function(MULTIPLY, move |left: &Value, right: &Value| operators::multiply(&own, left, right));
+    env.add_global(ONE, 1);
     let own = budget.clone();
     env.add_function(SLICE, move |value: &Value, start: &Value, stop: &Value, step: &Value| {
         own.charge(budget::size(value))?;

@@ -44,6 +44,45 @@ fn loops_break_and_namespaces_keep_their_values() {
 }
 
 #[test]
+fn generation_blocks_print_what_is_within() {
+    let source = "{% set x = 'a' %}{% for m in [1, 2] %}\n    {% generation %}\n{% set x = m %}{{ x }}\n    {%- endgeneration %}\n{% endfor %}{{ x }}";
+    assert_eq!(text(source, json!({})), "12a", "what is set within ends with the block");
+    assert_eq!(text("a{% generation %} b {% endgeneration %}c", json!({})), "a b c");
+    assert!(render("{% generation %}", json!({})).is_err());
+}
+
+#[test]
+fn texts_and_lists_are_repeated_as_in_python() {
+    let kwargs = json!({"n": 3, "l": [1, "a"]});
+    let source = "{{ '=' * 20 }} {{ n * '-' }} {{ 2 * 3 * n }} {{ l * 2 }} {{ 'x' * -1 }}|{{ 1.5 * 2 }} {{ 7 - 2 * n }} {{ 9 // 2 * 2 }}";
+    let want = "==================== --- 18 [1, 'a', 1, 'a'] |3.0 1 8";
+    assert_eq!(text(source, kwargs), want);
+    assert!(render("{{ 'a' * 1.5 }}", json!({})).is_err());
+    assert!(render("{{ 'a' * 'b' }}", json!({})).is_err());
+}
+
+/// What the templates of SmolLM2, Qwen3, Qwen2.5 and Llama 3 ask of an engine.
+#[test]
+fn idioms_of_published_templates() {
+    let kwargs =
+        json!({"add_generation_prompt": true, "enable_thinking": false, "date_string": "26 Jul 2024"});
+    let source = "{%- set ns = namespace(last=-1) %}{%- for m in msgs[::-1] %}{%- set index = (msgs|length - 1) - loop.index0 %}\
+                  {%- if ns.last < 0 and m.role == 'user' and m.content is string and not(m.content.startswith('<tool>') and m.content.endswith('</tool>')) %}\
+                  {%- set ns.last = index %}{%- endif %}{%- endfor %}{{ ns.last }}\
+                  {%- for m in msgs %}{%- if loop.first and m['role'] != 'system' %}{{- '<|im_start|>system\\nbe kind<|im_end|>\\n' }}{%- endif %}\
+                  {%- if '</think>' in m.content %}{%- set c = m.content.split('</think>')[-1].lstrip('\\n') %}{%- else %}{%- set c = m.content|trim %}{%- endif %}\
+                  {{- '<|im_start|>' + m.role + '\\n' + c + '<|im_end|>' + '\\n' }}{%- endfor %}\
+                  {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}\
+                  {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}{%- endif %}\
+                  {%- if not date_string is defined %}{%- set date_string = strftime_now('%d %b %Y') %}{%- endif %}{{- date_string }}";
+    let mut all = kwargs;
+    all["msgs"] = json!([{"role": "user", "content": " 1+1? "}, {"role": "assistant", "content": "<think>a</think>\n2"}]);
+    let want = "0<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n\
+                <|im_start|>assistant\n<think>\n\n</think>\n\n26 Jul 2024";
+    assert_eq!(text(source, all), want);
+}
+
+#[test]
 fn a_template_can_refuse_and_says_why() {
     let error = render("{{ raise_exception('roles must alternate') }}", json!({})).unwrap_err();
     assert!(error.to_string().contains("roles must alternate"), "{error}");
@@ -105,6 +144,9 @@ fn hostile_templates_are_stopped() {
         "{{ range(9223372036854775807, -9223372036854775807, -1)|list }}",
         "{{ [1]|tojson(indent=99999999) }}",
         "{{ 'a' * 99999999 }}",
+        "{{ [1] * 99999999 }}",
+        "{{ 2 ** 9 }}",
+        "{% set ns = namespace(x='ab') %}{% for i in range(50) %}{% set ns.x = ns.x * 9 %}{% endfor %}",
         "{% include 'other' %}",
     ] {
         let shown = &source[..source.len().min(120)];

@@ -37,15 +37,6 @@ struct AddedTokenConfig {
     special: bool,
 }
 
-/// What is known of a chat template that is in use.
-#[derive(Debug, Clone)]
-pub(super) struct Chat {
-    /// The text of the token that ends the assistant's turns.
-    pub(super) end: String,
-    /// Most tokens of a message beside its text.
-    pub(super) around: usize,
-}
-
 /// A `tokenizer.json` and what `tokenizer_config.json` says about it.
 #[derive(Debug, Clone)]
 pub struct HfTokenizer {
@@ -53,9 +44,12 @@ pub struct HfTokenizer {
     growth: ExpansionLimit,
     /// The special tokens' texts by their names in tokenizer_config.json, such as `eos_token`.
     pub(super) special_tokens: BTreeMap<String, String>,
-    pub(super) chat_template: Option<ChatTemplate>,
-    /// Set where the template is in use.
-    pub(super) chat: Option<Chat>,
+    /// A template that cannot be read is an error where prompts are put by it.
+    chat_template: Option<Result<ChatTemplate, ChatError>>,
+    /// The token that the post-processor puts before a text.
+    prefix: Option<u32>,
+    /// Whether the configuration says that it does.
+    add_bos_token: Option<bool>,
 }
 
 impl HfTokenizer {
@@ -74,20 +68,20 @@ impl HfTokenizer {
         let tokenizer = Self::from_bytes(&bytes, config.as_deref())?;
         let template = path.with_file_name(CHAT_TEMPLATE_FILE);
         match read_capped(&template, MAX_TEMPLATE_BYTES as u64)? {
-            Some(source) => tokenizer.with_template(&source),
+            Some(source) => Ok(tokenizer.with_template(&source)),
             None => Ok(tokenizer),
         }
     }
 
-    /// The same with the contents of a `chat_template.jinja`.
-    ///
-    /// # Errors
-    /// When it is too large, or does not parse.
-    pub fn with_template(mut self, source: &[u8]) -> Result<Self, TokenizerError> {
-        let source =
-            str::from_utf8(source).map_err(|error| ChatError::Syntax(format!("it is not UTF-8: {error}")))?;
-        self.chat_template = Some(ChatTemplate::new(source, self.special_tokens.clone())?);
-        Ok(self)
+    /// The same with the contents of a `chat_template.jinja`. One that cannot be used is an error where it
+    /// is asked for.
+    #[must_use]
+    pub fn with_template(mut self, source: &[u8]) -> Self {
+        let text = str::from_utf8(source);
+        let text = text.map_err(|error| ChatError::Syntax(format!("it is not UTF-8: {error}")));
+        let template = text.and_then(|text| ChatTemplate::new(text, self.special_tokens.clone()));
+        self.chat_template = Some(template);
+        self
     }
 
     /// Reads the contents of a `tokenizer.json` and, where there is one, of its `tokenizer_config.json`.
@@ -102,6 +96,7 @@ impl HfTokenizer {
         // A saved tokenizer may carry the settings of its last batch; a text is encoded whole here.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(|error| TokenizerError::Malformed(error.to_string()))?;
+        let prefix = prefix(&inner);
         // Nothing is added around a text; a template that names the text several times would repeat it.
         inner.with_post_processor(None::<PostProcessorWrapper>);
         let Some(config) = config else {
@@ -110,13 +105,16 @@ impl HfTokenizer {
                 growth,
                 special_tokens: BTreeMap::new(),
                 chat_template: None,
-                chat: None,
+                prefix,
+                add_bos_token: None,
             });
         };
         let malformed = |error: serde_json::Error| TokenizerError::Config(error.to_string());
         let config: Value = serde_json::from_slice(config).map_err(malformed)?;
         let special_tokens = special_tokens(&config);
-        let chat_template = ChatTemplate::from_config(&config, special_tokens.clone())?;
+        let chat_template = ChatTemplate::from_config(&config, special_tokens.clone()).transpose();
+        // It wins over what the post-processor of tokenizer.json does.
+        let add_bos_token = config.get("add_bos_token").and_then(Value::as_bool);
         let added = Config::deserialize(&config).map_err(malformed)?.added_tokens_decoder;
         growth.check_added(added.values().map(|token| token.content.as_str()))?;
         add_missing_tokens(&mut inner, added)?;
@@ -125,7 +123,7 @@ impl HfTokenizer {
         {
             return Err(TokenizerError::Config(format!("eos_token {end:?} is no token of tokenizer.json")));
         }
-        Ok(Self { inner, growth, special_tokens, chat_template, chat: None })
+        Ok(Self { inner, growth, special_tokens, chat_template, prefix, add_bos_token })
     }
 
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
@@ -152,9 +150,29 @@ impl HfTokenizer {
         self.token_id(self.special_tokens.get(name)?)
     }
 
-    pub(super) fn chat_template(&self) -> Option<&ChatTemplate> {
-        self.chat_template.as_ref()
+    pub(super) fn chat_template(&self) -> Result<Option<&ChatTemplate>, ChatError> {
+        self.chat_template.as_ref().map(|template| template.as_ref().map_err(ChatError::clone)).transpose()
     }
+
+    /// The BOS token by its name, or else what is put before a text.
+    pub(super) fn bos_id(&self) -> Option<u32> {
+        self.special_id("bos_token").or(self.prefix)
+    }
+
+    pub(super) fn adds_bos(&self) -> bool {
+        self.bos_id().is_some() && self.add_bos_token.unwrap_or(self.prefix.is_some())
+    }
+}
+
+/// The one token that the post-processor puts before a text, such as `<s>` of Llama.
+fn prefix(inner: &tokenizers::Tokenizer) -> Option<u32> {
+    let ids = |around| {
+        let encoding = guarded(|| inner.encode_fast("a", around)).ok()?;
+        Some(encoding.get_ids().to_vec())
+    };
+    let (plain, whole) = (ids(false)?, ids(true)?);
+    let (first, rest) = whole.split_first()?;
+    (!plain.is_empty() && rest.starts_with(&plain)).then_some(*first)
 }
 
 /// All `*_token` fields that hold a token: a string, or an object with `content`.
@@ -240,13 +258,43 @@ mod tests {
         let dir = directory(|config| config["chat_template"] = json!("config {{ eos_token }}"));
         let shown = |dir: &Path| {
             let tokenizer = Tokenizer::from_dir(dir).unwrap();
-            tokenizer.chat_template().unwrap().render(&json!([]), &serde_json::Map::new()).unwrap()
+            let template = tokenizer.chat_template().unwrap().unwrap();
+            template.render(&json!([]), &serde_json::Map::new()).unwrap()
         };
         assert_eq!(shown(dir.path()), "config <eos>");
         std::fs::write(dir.path().join(CHAT_TEMPLATE_FILE), "file {{ eos_token }}").unwrap();
         assert_eq!(shown(dir.path()), "file <eos>");
         std::fs::write(dir.path().join(CHAT_TEMPLATE_FILE), "{{").unwrap();
-        assert!(matches!(Tokenizer::from_dir(dir.path()), Err(TokenizerError::Chat(_))));
+        let unreadable = Tokenizer::from_dir(dir.path()).unwrap();
+        assert!(matches!(unreadable.chat_template(), Err(TokenizerError::Chat(_))));
+        assert!(matches!(unreadable.clone().in_chat(), Err(TokenizerError::Chat(_))));
+        assert_eq!(unreadable.prompt("1+1=").unwrap().len(), 4, "plain prompts need no template");
+    }
+
+    #[test]
+    fn the_post_processor_or_the_config_says_whether_a_text_begins_with_bos() {
+        let adds = |post_processor: Value, change: fn(&mut Value)| {
+            let dir = directory(change);
+            let path = dir.path().join("tokenizer.json");
+            let mut file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            file["post_processor"] = post_processor;
+            std::fs::write(&path, file.to_string()).unwrap();
+            Tokenizer::from_dir(dir.path()).unwrap().adds_bos()
+        };
+        let special = json!({"id": "<bos>", "ids": [1], "tokens": ["<bos>"]});
+        let llama = json!({
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<bos>": special},
+        });
+        assert!(adds(llama.clone(), |config| config["add_bos_token"] = Value::Null));
+        assert!(!adds(Value::Null, |_| ()));
+        assert!(!adds(llama, |config| config["add_bos_token"] = json!(false)));
+        assert!(adds(Value::Null, |config| {
+            config["add_bos_token"] = json!(true);
+            config["bos_token"] = json!("<bos>");
+        }));
     }
 
     /// Found by fuzzing: the `tokenizers` crate panics on an invalid decoder.

@@ -90,6 +90,27 @@ fn a_budget_that_is_used_up_cuts_the_episode() {
 }
 
 #[test]
+fn an_environment_hears_what_is_judged() {
+    let spec = echo_protocol::run::charter::TaskSpec::new("guess_number");
+    let task = crate::tasks::registry::build(&spec, &crate::task::files::TaskFiles::none()).unwrap();
+    let play = || Play::new(task.as_ref(), SEED);
+    let step = |play: Play<'_>, text: &str| {
+        let mut play = play;
+        (play.turn(&Response { text, finished: true }, 9).unwrap(), play.turns_left())
+    };
+    let plain = step(play(), "0");
+    assert!(matches!(plain, (EpisodeStep::Heard(_), 3)), "{plain:?}");
+    assert_eq!(step(play(), "<think>7?</think>\n\n0"), plain);
+    let nothing = || (over(Verdict::wrong(Miss::Malformed), true), 0);
+    assert_eq!(step(play(), "<think>0"), nothing(), "the episode ends with its first turn");
+    let tags = JudgedPart { answer_tags: true, ..JudgedPart::default() };
+    assert_eq!(step(play().judging(tags), "it is <answer>0</answer>"), plain);
+    assert_eq!(step(play().judging(tags), "0"), nothing());
+    let suggested = play().suggestion();
+    assert_eq!(play().judging(tags).suggestion(), format!("<answer>{suggested}</answer>"));
+}
+
+#[test]
 fn an_environment_out_of_its_bounds_is_nobodys_reward() {
     let rude = Talk { turns: 2, rude: true };
     let cut = Response { text: "yes", finished: false };

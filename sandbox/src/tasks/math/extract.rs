@@ -11,6 +11,8 @@ mod phrase;
 
 use std::sync::Arc;
 
+use crate::task::behind_thinking;
+
 use super::budget::StepBudget;
 use super::expr::{Expr, SharedExpr};
 use super::normalize::boxed::{self, CountedFrames};
@@ -137,18 +139,9 @@ pub(super) fn extract(text: &str, options: &MathOptions, budget: &StepBudget) ->
 }
 
 /// What a text says in the end: behind the thinking, within the last `<answer>`. Thinking that
-/// never ends says nothing.
+/// never ends says nothing. A run has taken the thinking away before; other callers have not.
 fn said(text: &str) -> Option<&str> {
-    const THINKING: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
-    let mut said = text;
-    for (open, close) in THINKING {
-        if let Some(end) = said.rfind(close) {
-            said = &said[end + close.len()..];
-        }
-        if said.contains(open) {
-            return None;
-        }
-    }
+    let said = behind_thinking(text)?;
     if let Some(start) = said.rfind("<answer>") {
         let answer = &said[start + "<answer>".len()..];
         let (answer, after) = answer.split_once("</answer>").unwrap_or((answer, ""));

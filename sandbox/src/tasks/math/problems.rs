@@ -112,6 +112,10 @@ impl Task for MathProblems {
         self.held_out.as_deref().map(|task| task as &dyn Task)
     }
 
+    fn rows(&self) -> Option<usize> {
+        Some(self.rows.iter().len())
+    }
+
     fn held_out_rows(&self) -> Option<usize> {
         self.held_out.as_ref().map(|held_out| held_out.rows.held_out_from(&self.rows))
     }
@@ -205,6 +209,8 @@ mod tests {
         };
         assert_eq!(held_out(MathConfig::default(), ROWS), Some(0), "three rows are too few for a tenth");
         assert_eq!(held_out(MathConfig::default(), &ROWS.repeat(7)), Some(2));
+        let rows = ROWS.repeat(7);
+        assert_eq!(MathProblems::new(MathConfig::default(), rows.as_bytes()).unwrap().rows(), Some(19));
         assert_eq!(held_out(MathConfig { held_out_percent: 0 }, &ROWS.repeat(7)), Some(0));
     }
 

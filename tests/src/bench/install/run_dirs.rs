@@ -58,6 +58,7 @@ impl Home {
             chunk_bytes: CHUNK_BYTES,
             precisions: precisions(precision)?,
             takeover: Default::default(),
+            prompt: Default::default(),
         };
         let (run, charter) = Charter::open(&Signed::sign(&charter, &key)?)?;
         Ok(Self {
