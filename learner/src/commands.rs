@@ -11,6 +11,8 @@
 //!   prefilter     which rows of a task's file are worth asking
 //!   bench         how fast this machine trains
 //!   peers         list, ban, pardon
+//!   push          a policy and its card to the Hugging Face Hub
+//!   sources       what names of the Hub mean on this machine, for all of them
 //! ```
 
 pub mod bench;
@@ -20,4 +22,6 @@ pub mod peers;
 pub mod prefilter;
 pub mod preflight;
 pub mod publish;
+pub mod push;
+pub mod sources;
 pub mod warmup;

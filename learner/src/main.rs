@@ -6,7 +6,7 @@
 use anyhow::Context;
 use clap::Parser;
 use echo_learner::commands::cli::{Cli, LearnerCommand};
-use echo_learner::commands::{bench, export, prefilter, preflight, publish, warmup};
+use echo_learner::commands::{bench, export, prefilter, preflight, publish, push, sources, warmup};
 use echo_learner::config::RunConfig;
 use echo_learner::founding;
 use echo_learner::run::{capacity, daemon};
@@ -65,7 +65,7 @@ fn act(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         LearnerCommand::Run { config: file } => {
             let signals = listen()?;
-            let config = RunConfig::load(&file)?;
+            let config = run_file(&file)?;
             warn(&capacity::warnings(&config, &config.staleness()?));
             work(found(&config, &file)?, &signals)
         }
@@ -80,21 +80,25 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         LearnerCommand::Export(plan) => export(&plan),
         LearnerCommand::Warmup { config, output } => {
             listen()?;
-            warmup::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
+            warmup::warm_up_only(&run_file(&config)?, &output, report_warmup)
         }
         LearnerCommand::Prefilter { config, plan } => {
             listen()?;
-            prefilter::prefilter(&RunConfig::load(&config)?, &plan).map(drop)
+            prefilter::prefilter(&run_file(&config)?, &plan).map(drop)
         }
         LearnerCommand::Bench { config, plan } => {
             listen()?;
-            bench::run(&RunConfig::load(&config)?, &plan)
+            bench::run(&run_file(&config)?, &plan)
         }
         LearnerCommand::Objectives { name } => objectives(name.as_deref()),
         LearnerCommand::Metrics => Ok(print(&echo_learner::telemetry::exporters::catalog::table())?),
         LearnerCommand::Peers(command) => echo_learner::commands::peers::run(&command),
         LearnerCommand::Identity { dir } => identity(&dir),
-        LearnerCommand::Publish { config, plan } => publish(&config, &plan),
+        LearnerCommand::Publish { config, plan } => publish(&config, plan),
+        LearnerCommand::Push(plan) => {
+            listen()?;
+            Ok(print(&format!("{}\n", push::push(&plan)?))?)
+        }
     }
 }
 
@@ -121,14 +125,25 @@ fn export(plan: &export::ExportPlan) -> anyhow::Result<()> {
     Ok(print(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
 }
 
-fn publish(file: &Path, plan: &publish::RehearsalPlan) -> anyhow::Result<()> {
+/// A run file whose names of the Hub are files on this machine.
+fn run_file(file: &Path) -> anyhow::Result<RunConfig> {
+    let mut config = RunConfig::load(file)?;
+    sources::fetch(&mut config, file.parent().unwrap_or(Path::new("")))?;
+    Ok(config)
+}
+
+fn publish(file: &Path, mut plan: publish::RehearsalPlan) -> anyhow::Result<()> {
     let signals = listen()?;
-    let config = RunConfig::load(file)?;
+    let mut config = RunConfig::load(file)?;
+    sources::fetch_data(&mut config)?;
+    for policy in &mut plan.policies {
+        *policy = sources::local_model(policy)?;
+    }
     let claim = founding::claim(&config)?;
     preflight::publishing(&config, file, &plan.policies)?;
     let founded = claim.rehearse(&config, plan.first())?;
     let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(publish::rehearse(founded, plan, &signals))
+    runtime.block_on(publish::rehearse(founded, &plan, &signals))
 }
 
 fn warn(texts: &[String]) {

@@ -3,7 +3,8 @@
 use super::start::tiny_model;
 use super::tasks::spec_name;
 use crate::common::workload::Workload;
-use crate::config::{AdmissionSection, ModelSection, RunConfig, TaskEntry};
+use crate::config::{AdmissionSection, RunConfig, TaskEntry};
+use crate::storage::hub::is_hub_name;
 use echo_policy::model::config::ModelConfig;
 use echo_protocol::run::charter::{Charter, TaskSpec, TokenizerSpec};
 use echo_protocol::run::precision::PrecisionName;
@@ -21,7 +22,7 @@ pub fn overruled(config: &RunConfig, workload: &Workload) -> Vec<String> {
     let (sampling, fixed) = (config.sampling.charter(longest), &charter.sampling);
     let settings = [
         ("[run] name", config.run.name != charter.name),
-        ("[model]", is_other_model(&config.model, &workload.model)),
+        ("[model]", is_other_model(config, &workload.model)),
         ("[model] chat", config.model.chat.is_some_and(|chat| chat != is_chat(charter))),
         ("task", are_other_tasks(&config.tasks, &charter.tasks)),
         ("[data]", are_other_files(config, &charter.tasks)),
@@ -47,13 +48,22 @@ pub fn overruled(config: &RunConfig, workload: &Workload) -> Vec<String> {
 }
 
 /// Whether the run file describes a model of another form. A directory that is no longer there says nothing.
-fn is_other_model(section: &ModelSection, model: &ModelConfig) -> bool {
+fn is_other_model(config: &RunConfig, model: &ModelConfig) -> bool {
+    let section = &config.model;
+    if section.path.as_deref().is_some_and(|path| is_other_name(config, path)) {
+        return true;
+    }
     let described = match (&section.tiny, &section.path) {
         (Some(tiny), _) => tiny_model(tiny, model.vocab_size).ok(),
         (None, Some(path)) => ModelConfig::from_file(&path.join("config.json")).ok(),
         (None, None) => None,
     };
     described.is_some_and(|described| described != *model)
+}
+
+/// Whether a path is a name of the Hub that the run was not founded with.
+fn is_other_name(config: &RunConfig, path: &Path) -> bool {
+    is_hub_name(path) && !config.pins.iter().any(|pin| pin.is_meant_by(path))
 }
 
 fn is_chat(charter: &Charter) -> bool {
@@ -71,6 +81,7 @@ fn are_other_tasks(entries: &[TaskEntry], specs: &[TaskSpec]) -> bool {
 /// has its own copy.
 fn are_other_files(config: &RunConfig, specs: &[TaskSpec]) -> bool {
     config.tasks.iter().zip(specs).any(|(entry, spec)| match (config.task_file(entry), spec.data) {
+        (Some(path), Some(_)) if is_other_name(config, path) => true,
         (Some(path), Some(kept)) => content(path).is_some_and(|found| found != kept),
         (given, kept) => given.is_some() != kept.is_some(),
     })
