@@ -4,6 +4,7 @@
 use crate::config::RunConfig;
 use crate::storage::hub::{self, HubEnvironment, HubName, Pin, is_hub_name};
 use anyhow::{Context as _, bail};
+use echo_sandbox::task::data_set::as_lines;
 use std::path::{Path, PathBuf};
 
 /// Gets what a run file names on the Hub, and has the run file name the files on this machine instead.
@@ -68,7 +69,8 @@ fn model(path: &Path, base: &Path) -> anyhow::Result<(PathBuf, Option<Pin>)> {
 }
 
 fn data(path: &Path) -> anyhow::Result<Pin> {
-    let pin = hub::data(&HubEnvironment::read()?, &name(path)?)?;
+    let lines = |bytes| as_lines(bytes).map_err(|error| error.to_string());
+    let pin = hub::data(&HubEnvironment::read()?, &name(path)?, lines)?;
     tracing::info!("{} is in {}", pin.name, pin.local.display());
     Ok(pin)
 }

@@ -57,18 +57,23 @@ pub fn model(environment: &HubEnvironment, name: &HubName) -> Result<Pin, HubErr
     })
 }
 
-/// Gets the files of one split of a data set, or the one file that `name` names, as one local file.
+/// Gets the files of one split of a data set, or the one file that `name` names, as one local file. Where
+/// there are several, `lines` makes JSON lines of each, and the local file has those of all in their order.
 ///
 /// # Errors
 /// [`HubError`]: the name, the Hub's refusal, what is missing, or the disk.
-pub fn data(environment: &HubEnvironment, name: &HubName) -> Result<Pin, HubError> {
+pub fn data(
+    environment: &HubEnvironment,
+    name: &HubName,
+    lines: impl Fn(Vec<u8>) -> Result<Vec<u8>, String> + Send,
+) -> Result<Pin, HubError> {
     apart(|| {
         let client = Client::new(environment)?;
         let repository = Repository::new(environment, Kind::Dataset, name);
         let listing = repository.listing(&client)?;
         let files = dataset::chosen(name, &listing)?;
         let pin = pin::of(&client, &repository, name, &listing, &files)?;
-        dataset::joined(&repository, pin)
+        dataset::joined(&repository, pin, lines)
     })
 }
 

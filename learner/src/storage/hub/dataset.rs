@@ -4,9 +4,10 @@ use super::error::{HubError, io_error};
 use super::listing::{ListedFile, Listing, Repository};
 use super::name::HubName;
 use super::pin::Pin;
+use echo_sandbox::task::files::MAX_TASK_FILE_BYTES;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::fs;
+use std::io::Write as _;
 
 /// What rows can be read of.
 const FORMS: [&str; 3] = [".parquet", ".jsonl", ".json"];
@@ -25,8 +26,20 @@ const MAX_STARS: usize = 6;
 /// Configuration and split, and the files of the split in their order.
 type Splits = BTreeMap<(String, String), Vec<ListedFile>>;
 
-/// The files that `name` means.
+/// The files that `name` means. More than a task can be made of are not even got.
 pub(super) fn chosen(name: &HubName, listing: &Listing) -> Result<Vec<ListedFile>, HubError> {
+    let files = named(name, listing)?;
+    let bytes: u64 = files.iter().map(|file| file.size).sum();
+    if bytes > MAX_TASK_FILE_BYTES {
+        let [most, bytes] = [MAX_TASK_FILE_BYTES, bytes].map(|bytes| bytes >> 20);
+        let why = format!("it has {bytes} MiB, and a task's file may have {most}: name one of its files");
+        let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).take(MAX_SHOWN).collect();
+        return Err(HubError::Part { name: name.to_string(), why, there: paths.join(", ") });
+    }
+    Ok(files)
+}
+
+fn named(name: &HubName, listing: &Listing) -> Result<Vec<ListedFile>, HubError> {
     let splits = splits(listing);
     let wrong = |why: &str| HubError::Part {
         name: name.to_string(),
@@ -160,47 +173,41 @@ fn is_match(pattern: &[u8], path: &[u8]) -> bool {
     }
 }
 
-/// The one file that a pin's files come to: itself, or all lines of several files of lines, in their order.
-pub(super) fn joined(repository: &Repository, pin: Pin) -> Result<Pin, HubError> {
-    let paths: Vec<_> = pin.files.iter().map(|file| pin.local.join(&file.path)).collect();
-    let [first, _, ..] = paths.as_slice() else {
-        let local = paths.into_iter().next().unwrap_or_default();
+/// The one file that a pin's files come to: itself, or the rows of all of them as JSON lines.
+pub(super) fn joined(
+    repository: &Repository,
+    pin: Pin,
+    lines: impl Fn(Vec<u8>) -> Result<Vec<u8>, String>,
+) -> Result<Pin, HubError> {
+    if let [only] = pin.files.as_slice() {
+        let local = pin.local.join(&only.path);
         return Ok(Pin { local, ..pin });
-    };
-    if pin.files.iter().any(|file| !file.path.ends_with(".jsonl")) {
-        let named = pin.name.rsplit_once(':').map_or(pin.name.as_str(), |(name, _)| name);
-        let first = format!("{named}:{}", pin.files[0].path);
-        let why = "only files of lines are";
-        return Err(HubError::Join { name: pin.name, files: paths.len(), why, first });
     }
     let parent = repository.derived(&pin.commit);
     fs::create_dir_all(&parent).map_err(io_error(&parent))?;
     // By what is in it: two splits never share a file.
-    let digest =
-        blake3::hash(pin.files.iter().map(|file| file.sha256.as_str()).collect::<String>().as_bytes());
-    let local = parent.join(format!("{}.jsonl", digest.to_hex()));
+    let contents: String = pin.files.iter().map(|file| file.sha256.as_str()).collect();
+    let local = parent.join(format!("{}.jsonl", blake3::hash(contents.as_bytes()).to_hex()));
     if !local.exists() {
         let failed = || io_error(&local);
         let mut draft = tempfile::NamedTempFile::new_in(&parent).map_err(failed())?;
-        for path in &paths {
-            append(path, draft.as_file_mut()).map_err(failed())?;
+        for file in &pin.files {
+            let path = pin.local.join(&file.path);
+            let bytes = fs::read(&path).map_err(io_error(&path))?;
+            let rows = lines(bytes).map_err(|why| HubError::Rows {
+                name: pin.name.clone(),
+                file: file.path.clone(),
+                why,
+            })?;
+            draft.write_all(&rows).map_err(failed())?;
+            if !rows.ends_with(b"\n") {
+                draft.write_all(b"\n").map_err(failed())?;
+            }
         }
         draft.as_file().sync_all().map_err(failed())?;
         draft.persist(&local).map_err(|error| failed()(error.error))?;
     }
-    tracing::debug!("{} and {} more files are one", first.display(), paths.len() - 1);
     Ok(Pin { local, ..pin })
-}
-
-/// Appends a file's lines; the last of them may lack its end.
-fn append(from: &std::path::Path, to: &mut File) -> io::Result<()> {
-    let bytes = io::copy(&mut File::open(from)?, to)?;
-    let mut last = [b'\n'];
-    if bytes > 0 {
-        to.seek(SeekFrom::End(-1))?;
-        io::Read::read_exact(to, &mut last)?;
-    }
-    if last == [b'\n'] { Ok(()) } else { to.write_all(b"\n") }
 }
 
 #[cfg(test)]

@@ -160,17 +160,15 @@ pub enum HubError {
         /// Names that are right.
         there: String,
     },
-    /// A split whose files cannot be one.
-    #[error("{name} has {files} files that cannot be joined ({why}): name one of them, as in {first}")]
-    Join {
-        /// The name in the run file.
+    /// A file of a split that has no rows.
+    #[error("{name}: the rows of {file} cannot be read: {why}")]
+    Rows {
+        /// The name at its commit.
         name: String,
-        /// How many there are.
-        files: usize,
-        /// Why they cannot be joined.
-        why: &'static str,
-        /// The name of the first.
-        first: String,
+        /// The file's path in the data set.
+        file: String,
+        /// What is wrong with it.
+        why: String,
     },
     /// A file of this machine.
     #[error("{path}: {source}")]

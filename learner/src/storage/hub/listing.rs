@@ -316,7 +316,7 @@ fn splits(files: &Value) -> Vec<(String, Vec<String>)> {
 }
 
 /// Whether a revision is a whole commit, which never changes.
-pub(super) fn is_commit(revision: &str) -> bool {
+fn is_commit(revision: &str) -> bool {
     revision.len() == 40
         && revision.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }

@@ -169,7 +169,7 @@ fn read(stream: &TcpStream) -> Option<Request> {
     reader.read_line(&mut line).ok()?;
     let mut words = line.split_whitespace();
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let (path, query) = target.split_once('?').unwrap_or((target.as_str(), ""));
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();
