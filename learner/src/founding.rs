@@ -246,7 +246,8 @@ pub fn read(path: &Path) -> Result<FoundedRun, PrepareError> {
     Ok(FoundedRun { dir, config, charter, workload })
 }
 
-/// Writes what names of the Hub came to. The run needs none of it again: model and files are copied into its directory.
+/// Writes what names of the Hub came to. The run needs none of it again: model and files are copied
+/// into its directory.
 fn keep_pins(dir: &RunDir, pins: &[Pin]) -> Result<(), PrepareError> {
     let path = dir.sources();
     if pins.is_empty() {

@@ -33,7 +33,8 @@ pub struct PushPlan {
     /// What the commit says of itself.
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
-    /// The policy's licence, as the Hub writes it: apache-2.0 [default: that of the model that it was trained from].
+    /// The policy's licence, as the Hub writes it, such as apache-2.0 [default: that of the model that it was
+    /// trained from].
     #[arg(long, value_name = "NAME", value_parser = card::license)]
     pub license: Option<String>,
 }
