@@ -2,10 +2,13 @@
 //! whose files are got first.
 
 use crate::config::RunConfig;
-use crate::storage::hub::{self, HubEnvironment, HubName, Pin, is_hub_name};
+use crate::storage::hub::{self, HubEnvironment, HubError, HubName, Pin, is_hub_name};
 use anyhow::{Context as _, bail};
 use echo_sandbox::task::data_set::as_lines;
 use std::path::{Path, PathBuf};
+
+/// Reads what the environment says of the Hub, once a name of the Hub asks for it.
+type Read<'a> = &'a dyn Fn() -> Result<HubEnvironment, HubError>;
 
 /// Gets what a run file names on the Hub, and has the run file name the files on this machine instead.
 /// `base` is the directory that its relative paths start from.
@@ -13,12 +16,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// When something cannot be got, or `[model] path` names nothing that is there.
 pub fn fetch(config: &mut RunConfig, base: &Path) -> anyhow::Result<()> {
-    if let Some(path) = config.model.path.clone() {
-        let (local, pin) = model(&path, base).context("[model] path")?;
-        config.model.path = Some(local);
-        config.pins.extend(pin);
-    }
-    fetch_data(config)
+    fetch_from(&HubEnvironment::read, config, base)
 }
 
 /// The same for the files of its tasks alone.
@@ -26,14 +24,7 @@ pub fn fetch(config: &mut RunConfig, base: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// When something cannot be got.
 pub fn fetch_data(config: &mut RunConfig) -> anyhow::Result<()> {
-    let mut pins = Vec::new();
-    for path in config.task_files().filter(|path| is_hub_name(path)) {
-        let pin = data(path).with_context(|| format!("[data] {}", path.display()))?;
-        path.clone_from(&pin.local);
-        pins.push(pin);
-    }
-    config.pins.extend(pins);
-    Ok(())
+    fetch_data_from(&HubEnvironment::read, config)
 }
 
 /// The directory of a model that a command names.
@@ -41,7 +32,7 @@ pub fn fetch_data(config: &mut RunConfig) -> anyhow::Result<()> {
 /// # Errors
 /// When it cannot be got, or nothing is there and a model on the Hub may be meant.
 pub fn local_model(path: &Path) -> anyhow::Result<PathBuf> {
-    model(path, Path::new("")).map(|(local, _)| local)
+    model(&HubEnvironment::read, path, Path::new("")).map(|(local, _)| local)
 }
 
 /// The file of a data set that a command names.
@@ -49,12 +40,35 @@ pub fn local_model(path: &Path) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When it cannot be got.
 pub fn local_data(path: &Path) -> anyhow::Result<PathBuf> {
-    if is_hub_name(path) { data(path).map(|pin| pin.local) } else { Ok(path.to_owned()) }
+    match is_hub_name(path) {
+        true => data(&HubEnvironment::read, path).map(|pin| pin.local),
+        false => Ok(path.to_owned()),
+    }
 }
 
-fn model(path: &Path, base: &Path) -> anyhow::Result<(PathBuf, Option<Pin>)> {
+pub(super) fn fetch_from(hub: Read<'_>, config: &mut RunConfig, base: &Path) -> anyhow::Result<()> {
+    if let Some(path) = config.model.path.clone() {
+        let (local, pin) = model(hub, &path, base).context("[model] path")?;
+        config.model.path = Some(local);
+        config.pins.extend(pin);
+    }
+    fetch_data_from(hub, config)
+}
+
+fn fetch_data_from(hub: Read<'_>, config: &mut RunConfig) -> anyhow::Result<()> {
+    let mut pins = Vec::new();
+    for path in config.task_files().filter(|path| is_hub_name(path)) {
+        let pin = data(hub, path).with_context(|| format!("[data] {}", path.display()))?;
+        path.clone_from(&pin.local);
+        pins.push(pin);
+    }
+    config.pins.extend(pins);
+    Ok(())
+}
+
+fn model(hub: Read<'_>, path: &Path, base: &Path) -> anyhow::Result<(PathBuf, Option<Pin>)> {
     if is_hub_name(path) {
-        let pin = hub::model(&HubEnvironment::read()?, &name(path)?)?;
+        let pin = hub::model(&hub()?, &name(path)?)?;
         tracing::info!("{} is in {}", pin.name, pin.local.display());
         return Ok((pin.local.clone(), Some(pin)));
     }
@@ -68,9 +82,9 @@ fn model(path: &Path, base: &Path) -> anyhow::Result<(PathBuf, Option<Pin>)> {
     Ok((path.to_owned(), None))
 }
 
-fn data(path: &Path) -> anyhow::Result<Pin> {
+fn data(hub: Read<'_>, path: &Path) -> anyhow::Result<Pin> {
     let lines = |bytes| as_lines(bytes).map_err(|error| error.to_string());
-    let pin = hub::data(&HubEnvironment::read()?, &name(path)?, lines)?;
+    let pin = hub::data(&hub()?, &name(path)?, lines)?;
     tracing::info!("{} is in {}", pin.name, pin.local.display());
     Ok(pin)
 }

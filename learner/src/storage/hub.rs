@@ -27,7 +27,7 @@ mod pin;
 mod upload;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

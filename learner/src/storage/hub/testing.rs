@@ -24,46 +24,46 @@ const PAGE: usize = 2;
 
 /// What the Hub holds, and how it misbehaves.
 #[derive(Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// By `models/OWNER/NAME` and `datasets/OWNER/NAME`.
-    pub(super) repositories: BTreeMap<String, Held>,
+    pub(crate) repositories: BTreeMap<String, Held>,
     /// Large files by their SHA-256.
-    pub(super) store: BTreeMap<String, Vec<u8>>,
+    pub(crate) store: BTreeMap<String, Vec<u8>>,
     /// The only token that is known; without one, nobody is asked.
-    pub(super) token: Option<&'static str>,
+    pub(crate) token: Option<&'static str>,
     /// Every request: method and path, and its range.
-    pub(super) asked: Vec<String>,
+    pub(crate) asked: Vec<String>,
     /// Whether a token came to the store.
-    pub(super) has_leaked: bool,
+    pub(crate) has_leaked: bool,
     /// The next answer of the store ends after this many bytes.
-    pub(super) cut: Option<usize>,
+    pub(crate) cut: Option<usize>,
     /// So many requests are refused as too many, and this is asked of who sent them.
-    pub(super) busy: u32,
-    pub(super) retry_after: Option<&'static str>,
+    pub(crate) busy: u32,
+    pub(crate) retry_after: Option<&'static str>,
     /// The store knows no ranges.
-    pub(super) is_rangeless: bool,
+    pub(crate) is_rangeless: bool,
     store_address: String,
     address: String,
 }
 
 /// A repository.
 #[derive(Default)]
-pub(super) struct Held {
-    pub(super) files: BTreeMap<String, Vec<u8>>,
-    pub(super) card: Value,
-    pub(super) is_gated: bool,
-    pub(super) is_private: bool,
-    pub(super) message: String,
+pub(crate) struct Held {
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    pub(crate) card: Value,
+    pub(crate) is_gated: bool,
+    pub(crate) is_private: bool,
+    pub(crate) message: String,
 }
 
 impl Held {
-    pub(super) fn of(files: &[(&str, &[u8])]) -> Self {
+    pub(crate) fn of(files: &[(&str, &[u8])]) -> Self {
         let files = files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())).collect();
         Self { files, ..Self::default() }
     }
 
     /// Its only commit.
-    pub(super) fn commit(&self) -> String {
+    pub(crate) fn commit(&self) -> String {
         let mut all = Vec::new();
         for (path, bytes) in &self.files {
             all.extend_from_slice(path.as_bytes());
@@ -73,18 +73,18 @@ impl Held {
     }
 }
 
-pub(super) fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
 /// A Hub that answers as long as the test runs.
-pub(super) struct TestHub {
+pub(crate) struct TestHub {
     state: Arc<Mutex<State>>,
-    pub(super) endpoint: String,
+    pub(crate) endpoint: String,
 }
 
 impl TestHub {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let [hub, store] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let address = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
@@ -103,12 +103,20 @@ impl TestHub {
         Self { state, endpoint }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
+    /// Puts a repository there, and its large files into the store.
+    pub(crate) fn put(&self, key: &str, held: Held) {
+        let mut state = self.state();
+        let large = held.files.values().filter(|bytes| bytes.len() >= LARGE_BYTES);
+        state.store.extend(large.map(|bytes| (sha256(bytes), bytes.clone())));
+        state.repositories.insert(key.to_owned(), held);
+    }
+
     /// Requests whose method and path begin so.
-    pub(super) fn asked(&self, begin: &str) -> Vec<String> {
+    pub(crate) fn asked(&self, begin: &str) -> Vec<String> {
         self.state().asked.iter().filter(|asked| asked.starts_with(begin)).cloned().collect()
     }
 }
@@ -376,6 +384,6 @@ fn text(value: &Value) -> &str {
 }
 
 /// Whether a file on the disk has this content.
-pub(super) fn is_file(path: &Path, bytes: &[u8]) -> bool {
+pub(crate) fn is_file(path: &Path, bytes: &[u8]) -> bool {
     sha256_of(path).is_ok_and(|found| found == sha256(bytes))
 }

@@ -15,14 +15,8 @@ fn weights() -> Vec<u8> {
 
 fn hub_with(files: &[(&str, &[u8])]) -> TestHub {
     let hub = TestHub::start();
-    hub.state().repositories.insert("models/o/m".into(), Held::of(files));
-    put_large(&hub, files);
+    hub.put("models/o/m", Held::of(files));
     hub
-}
-
-fn put_large(hub: &TestHub, files: &[(&str, &[u8])]) {
-    let objects = files.iter().map(|(_, bytes)| (sha256(bytes), bytes.to_vec()));
-    hub.state().store.extend(objects);
 }
 
 fn small_model() -> TestHub {
@@ -192,7 +186,7 @@ fn refusals_say_what_to_do() {
     assert!(private.contains("HF_TOKEN"), "{private}");
     let mut held = Held::of(&[("config.json", CONFIG), ("model.safetensors", b"w")]);
     held.is_gated = true;
-    hub.state().repositories.insert("models/o/m".into(), held);
+    hub.put("models/o/m", held);
     let gated = refused(&anybody, NAME).to_string();
     assert!(gated.contains("accept its terms at") && gated.contains("/o/m,"), "{gated}");
 }
@@ -244,14 +238,13 @@ fn a_split_is_one_file_also_where_it_has_several() {
         ("torn/2.parquet", b"PAR1 and no more"),
     ];
     let (hub, cache) = (TestHub::start(), tempfile::tempdir().unwrap());
-    put_large(&hub, &files);
     let mut held = Held::of(&files);
     held.card = json!({"license": "mit", "configs": [
         {"config_name": "main", "data_files": [{"split": "train", "path": "data/train-*"}]},
         {"config_name": "parts", "data_files": "parts/*.parquet"},
         {"config_name": "torn", "data_files": ["torn/1.parquet", "torn/2.parquet"]},
     ]});
-    hub.state().repositories.insert("datasets/o/d".into(), held);
+    hub.put("datasets/o/d", held);
     let environment = environment(&hub, cache.path());
     let data = |text: &str| {
         data(&environment, &name(text), |bytes| match bytes.starts_with(b"PAR1") {
