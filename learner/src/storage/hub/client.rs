@@ -203,10 +203,12 @@ pub(super) fn read_json<T: DeserializeOwned>(response: &mut Response) -> Result<
     serde_json::from_slice(&body).map_err(|error| HubError::Form { address, cause: error.to_string() })
 }
 
-/// An address without its query, in which addresses of stores carry signatures.
+/// An address without what may be secret: its query, in which stores carry signatures, and a password.
 pub(super) fn address(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
+    // Refused of addresses that can have none.
+    let _ = url.set_username("").and_then(|()| url.set_password(None));
     url.into()
 }
 
