@@ -13,6 +13,8 @@
 //!   prefilter     which rows of a task's file are worth asking
 //!   bench         how fast this machine trains
 //!   peers         list, ban, pardon
+//!   push          a policy and its card to the Hugging Face Hub
+//!   sources       what names of the Hub mean on this machine, for all of them
 //!   show          objectives, identity, metrics: what is known, for people or as JSON
 //! run_file: FILE or --config FILE, of every command that reads a run file
 //! ```
@@ -26,7 +28,9 @@ pub mod peers;
 pub mod prefilter;
 pub mod preflight;
 pub mod publish;
+pub mod push;
 pub mod run_file;
 pub mod settings;
 pub mod show;
+pub mod sources;
 pub mod warmup;

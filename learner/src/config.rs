@@ -24,6 +24,7 @@ mod tasks;
 mod warmup;
 
 use crate::common::option_error::OptionError;
+use crate::storage::hub::{Pin, is_hub_name};
 use echo_protocol::run::staleness::Staleness;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -113,6 +114,9 @@ pub struct RunConfig {
     /// Where its metrics can be seen.
     #[serde(default)]
     pub watch: WatchSection,
+    /// What its names of the Hub came to, once they have been got.
+    #[serde(skip)]
+    pub pins: Vec<Pin>,
 }
 
 impl RunConfig {
@@ -147,8 +151,10 @@ impl RunConfig {
         let mut config = overrides::parse(path, &text, settings)?;
         let base = path.parent().unwrap_or(Path::new(""));
         config.run.dir = base.join(&config.run.dir);
-        config.task_files().for_each(|path| *path = base.join(&*path));
-        config.model.path = config.model.path.map(|p| base.join(p));
+        // A name of the Hub means the same everywhere.
+        let located = |path: &Path| if is_hub_name(path) { path.to_owned() } else { base.join(path) };
+        config.task_files().for_each(|path| *path = located(path));
+        config.model.path = config.model.path.map(|p| located(&p));
         config.network.peers = config.network.peers.map(|p| base.join(p));
         config.checkpoints.resolve(|path| Ok::<_, OptionError>(base.join(path)))?;
         Ok(config)
@@ -264,6 +270,19 @@ mod tests {
         assert_eq!(config.task_file(&config.tasks[0]).unwrap(), dir.path().join("rows.jsonl"));
         assert_eq!(config.task_file(&TaskEntry::new("chain_sum")), None);
         assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn names_of_the_hub_are_no_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.toml");
+        let model = FILE.find("[model.tiny]").unwrap()..FILE.find("[[task]]").unwrap();
+        let mut text = FILE.to_owned();
+        text.replace_range(model, "[model]\npath = \"hf:o/m@main\"\n[data]\nmath = \"hf:o/d:train\"\n");
+        std::fs::write(&path, text).unwrap();
+        let config = RunConfig::load(&path).unwrap();
+        assert_eq!(config.model.path.as_deref(), Some(Path::new("hf:o/m@main")));
+        assert_eq!(config.data["math"], PathBuf::from("hf:o/d:train"));
     }
 
     #[test]

@@ -30,6 +30,7 @@ use crate::config::{RunConfig, Setting};
 use crate::founding::audit_memory::check_room;
 use crate::founding::warmup::warm_up;
 use crate::storage::atomic_file::write_whole;
+use crate::storage::hub::{Pin, is_hub_name};
 use crate::storage::run_dir::{RunDir, RunLock};
 use echo_policy::model::export::{ExportExtras, export};
 use echo_policy::model::weights::Weights;
@@ -178,6 +179,7 @@ impl ClaimedRunDir {
         export_policy(&dir.start(), &workload, &weights, files.as_deref())?;
         fs::write(dir.config(), text).map_err(io_error(&dir.config()))?;
         tasks.keep(&dir)?;
+        keep_pins(&dir, &config.pins)?;
         write_whole(&dir.charter(), &charter.to_bytes())?;
         Ok(Founded { dir, config: config.clone(), key, charter, workload, lock })
     }
@@ -285,11 +287,34 @@ pub fn read(path: &Path) -> Result<FoundedRun, PrepareError> {
     let mut config = RunConfig::load(&dir.config())?;
     // The directory may have been moved since.
     config.run.dir = path.to_owned();
+    config.pins = kept_pins(&dir)?;
     let charter = read_charter(&dir.charter())?;
     let (run, opened): (RunId, Charter) = Charter::open(&charter)?;
     let files = kept_files(&dir, &opened.tasks)?;
     let workload = Workload::open(run, opened, &dir.start(), &files)?;
     Ok(FoundedRun { dir, config, charter, workload })
+}
+
+/// Writes what names of the Hub came to. The run needs none of it again: model and files are copied
+/// into its directory.
+fn keep_pins(dir: &RunDir, pins: &[Pin]) -> Result<(), PrepareError> {
+    let path = dir.sources();
+    if pins.is_empty() {
+        // Of a founding that ended early.
+        return if path.exists() { fs::remove_file(&path).map_err(io_error(&path)) } else { Ok(()) };
+    }
+    let text = serde_json::to_vec_pretty(pins)
+        .map_err(|error| PrepareError::Damaged { path: path.clone(), why: error.to_string() })?;
+    Ok(write_whole(&path, &text)?)
+}
+
+fn kept_pins(dir: &RunDir) -> Result<Vec<Pin>, PrepareError> {
+    let path = dir.sources();
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text = fs::read(&path).map_err(io_error(&path))?;
+    serde_json::from_slice(&text).map_err(|error| PrepareError::Damaged { path, why: error.to_string() })
 }
 
 /// Reads a charter whose signature holds.
@@ -322,8 +347,9 @@ pub fn find_with(path: &Path, settings: &[Setting]) -> Result<Founded, PrepareEr
     let lock = lock(&dir)?;
     let FoundedRun { dir, mut config, charter, workload } = read(path)?;
     if !settings.is_empty() {
+        let pins = std::mem::take(&mut config.pins);
         config = RunConfig::load_with(&dir.config(), settings)?;
-        config.run.dir = path.to_owned();
+        (config.run.dir, config.pins) = (path.to_owned(), pins);
     }
     let key = dir.key()?;
     let (found, named) = (key.public(), workload.charter.learner);
@@ -409,16 +435,23 @@ fn tokenizer_files(dir: &Path) -> Vec<PathBuf> {
     TOKENIZER_FILES.iter().map(|name| dir.join(name)).filter(|path| path.exists()).collect()
 }
 
-/// The run file as it is kept in the run directory: with absolute paths, so that it means the same there.
+/// The run file as it is kept in the run directory: with absolute paths, and names of the Hub at
+/// their commits, so that it means the same there.
 pub(crate) fn run_file(config: &RunConfig) -> Result<String, PrepareError> {
     let mut config = config.clone();
     config.run.dir = absolute("[run] dir", &config.run.dir)?;
+    let pins = config.pins.clone();
+    let kept = |setting, path: &Path| match pins.iter().find(|pin| pin.local == path) {
+        Some(pin) => Ok(PathBuf::from(&pin.name)),
+        None if is_hub_name(path) => Ok(path.to_owned()),
+        None => absolute(setting, path),
+    };
     for path in config.task_files() {
-        *path = absolute("[data]", path)?;
+        *path = kept("[data]", path)?;
     }
     let paths = [("[model] path", &mut config.model.path), ("[network] peers", &mut config.network.peers)];
     for (setting, path) in paths {
-        *path = path.as_deref().map(|path| absolute(setting, path)).transpose()?;
+        *path = path.as_deref().map(|path| kept(setting, path)).transpose()?;
     }
     config.checkpoints.resolve(|path| absolute("[checkpoints] store", path))?;
     toml::to_string(&config).map_err(PrepareError::RunFile)

@@ -30,7 +30,7 @@
 //! - `training`: batches, objectives, optimizer, trainer, evaluation.
 //! - `intake`: leases, admission, filter and the durable replay buffer, under one lock.
 //! - `reputation`: what every key delivered and lied about, and whether its groups are accepted.
-//! - `storage`: what survives a crash, and the run directory.
+//! - `storage`: what survives a crash, the run directory, and files of the Hugging Face Hub.
 //! - `common`: what a charter means in tokens and rewards, errors of options, paced log lines.
 //!
 //! Two trips go through all of it. A trajectory group:

@@ -8,7 +8,9 @@ use clap::{CommandFactory as _, Parser as _};
 use echo_learner::commands::cli::{Cli, LearnerCommand};
 use echo_learner::commands::run_file::RunFile;
 use echo_learner::commands::settings::SettingsArgs;
-use echo_learner::commands::{bench, check, export, init, prefilter, preflight, publish, show, warmup};
+use echo_learner::commands::{
+    bench, check, export, init, prefilter, preflight, publish, push, show, sources, warmup,
+};
 use echo_learner::config::{RunConfig, Setting};
 use echo_learner::founding;
 use echo_learner::founding::examination::examine;
@@ -73,7 +75,9 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         }
         LearnerCommand::Run { config } => {
             let signals = listen()?;
-            work(found(&config.read()?, config.path())?, &signals)
+            let mut read = config.read()?;
+            sources::fetch(&mut read, config.base())?;
+            work(found(&read, config.path())?, &signals)
         }
         LearnerCommand::Resume { dir, updates, mut settings } => {
             let signals = listen()?;
@@ -89,7 +93,7 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         LearnerCommand::Warmup { config, output, json } => {
             listen()?;
             let mut last = None;
-            warmup::warm_up_only(&config.load()?, &output, |update, loss| {
+            warmup::warm_up_only(&run_file(&config)?, &output, |update, loss| {
                 last = Some((update, loss));
                 report_warmup(update, loss);
             })?;
@@ -97,19 +101,23 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         }
         LearnerCommand::Prefilter { config, plan } => {
             listen()?;
-            let outcome = prefilter::prefilter(&config.load()?, &plan)?;
+            let outcome = prefilter::prefilter(&run_file(&config)?, &plan)?;
             show::filtered(&plan.output, &outcome, plan.json)
         }
         LearnerCommand::Bench { config, plan } => {
             listen()?;
-            bench::run(&config.load()?, &plan)
+            bench::run(&run_file(&config)?, &plan)
         }
         LearnerCommand::Objectives { name, json } => show::objectives(name.as_deref(), json),
         LearnerCommand::Metrics { dir, json } => show::metrics(dir.as_deref(), json),
         LearnerCommand::Peers(command) => echo_learner::commands::peers::run(&command),
         LearnerCommand::Identity { dir, json } => show::identity(&dir, json),
-        LearnerCommand::Publish { config, plan } => publish(&config, &plan),
+        LearnerCommand::Publish { config, plan } => publish(&config, plan),
         LearnerCommand::Completions { shell } => completions(shell),
+        LearnerCommand::Push(plan) => {
+            listen()?;
+            Ok(print(&format!("{}\n", push::push(&plan)?))?)
+        }
     }
 }
 
@@ -166,14 +174,25 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
     Ok(print(&String::from_utf8_lossy(&script))?)
 }
 
-fn publish(file: &RunFile, plan: &publish::RehearsalPlan) -> anyhow::Result<()> {
+/// A run file whose names of the Hub are files on this machine.
+fn run_file(file: &RunFile) -> anyhow::Result<RunConfig> {
+    let mut config = file.load()?;
+    sources::fetch(&mut config, file.base())?;
+    Ok(config)
+}
+
+fn publish(file: &RunFile, mut plan: publish::RehearsalPlan) -> anyhow::Result<()> {
     let signals = listen()?;
-    let config = file.load()?;
+    let mut config = file.load()?;
+    sources::fetch_data(&mut config)?;
+    for policy in &mut plan.policies {
+        *policy = sources::local_model(policy)?;
+    }
     let claim = founding::claim(&config)?;
     preflight::publishing(&config, file.path(), &plan.policies)?;
     let founded = claim.rehearse(&config, plan.first())?;
     let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(publish::rehearse(founded, plan, &signals))
+    runtime.block_on(publish::rehearse(founded, &plan, &signals))
 }
 
 fn warn(texts: &[String]) {

@@ -11,7 +11,7 @@
 //! reader books the damage.
 //!
 //! Beside the database, this folder has the run directory's paths and lock, and files that are
-//! written as a whole. It imports no other folder of this crate.
+//! written as a whole, and files of the Hugging Face Hub ([`hub`]). It imports no other folder of this crate.
 //!
 //! ```text
 //! lease book, replay buffer, record
@@ -22,6 +22,7 @@
 //! ```
 
 pub mod atomic_file;
+pub mod hub;
 mod memory;
 mod record;
 pub mod run_dir;

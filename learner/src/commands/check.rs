@@ -3,6 +3,7 @@
 
 use crate::commands::preflight;
 use crate::commands::run_file::RunFile;
+use crate::commands::sources;
 use crate::config::RunConfig;
 use crate::founding::examination::{Examination, RunFigures, examine};
 use crate::founding::room::bytes;
@@ -38,7 +39,14 @@ pub struct Unsound(pub usize);
 /// [`Unsound`] when there are problems, or what the system says when the report cannot be written.
 pub fn check(plan: &CheckPlan) -> anyhow::Result<()> {
     let found = match plan.config.read() {
-        Ok(config) => examined(&config, plan)?,
+        Ok(mut config) => match sources::fetch(&mut config, plan.config.base()) {
+            Ok(()) => examined(&config, plan)?,
+            Err(error) => {
+                let settings = config.problems().into_iter().map(|problem| problem.to_string());
+                let problems = settings.chain([with_causes(&*error)]).collect();
+                Examination { problems, ..Examination::default() }
+            }
+        },
         Err(error) => Examination { problems: vec![with_causes(&error)], ..Examination::default() },
     };
     print(&if plan.json { json(&found) } else { report(&found) })?;

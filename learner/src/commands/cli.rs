@@ -7,6 +7,7 @@ use crate::commands::init;
 use crate::commands::peers;
 use crate::commands::prefilter;
 use crate::commands::publish::RehearsalPlan;
+use crate::commands::push;
 use crate::commands::run_file::RunFile;
 use crate::commands::settings::SettingsArgs;
 use crate::training::device::BUILT_IN;
@@ -81,6 +82,8 @@ Examples:
                                             go on further than the run file says
   echo-learner export runs/addition --output policy
                                             write the newest checkpoint's policy, while the run goes on
+  echo-learner push runs/addition hf:OWNER/NAME --license apache-2.0
+                                            upload it to the Hugging Face Hub
   echo-learner warmup --config run.toml --output start
                                             only make the supervised starting policy
   echo-learner publish run.toml --policy qwen3 --nodes 8 --json
@@ -154,6 +157,11 @@ pub enum LearnerCommand {
     ///
     /// Works beside a learner that is training, and changes nothing in the run directory.
     Export(export::ExportPlan),
+    /// Upload a policy to the Hugging Face Hub, with a card that says how it was trained.
+    ///
+    /// Works beside a learner that is training. What the Hub has is not sent again, so the same command goes
+    /// on after an interrupt. HF_TOKEN has to hold a token that may write there.
+    Push(push::PushPlan),
     /// Make the supervised starting policy and write it as a Hugging Face directory.
     ///
     /// The run file needs a [warmup] table.

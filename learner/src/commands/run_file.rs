@@ -25,6 +25,11 @@ impl RunFile {
         self.file.as_deref().or(self.config.as_deref()).unwrap_or(Path::new(""))
     }
 
+    /// The directory that its relative paths start from.
+    pub fn base(&self) -> &Path {
+        self.path().parent().unwrap_or(Path::new(""))
+    }
+
     /// The run file with the settings of the command line, checked.
     ///
     /// # Errors

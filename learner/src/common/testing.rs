@@ -217,5 +217,6 @@ pub(crate) fn run_config(dir: PathBuf) -> RunConfig {
         verify: Default::default(),
         network: Default::default(),
         watch: Default::default(),
+        pins: Default::default(),
     }
 }

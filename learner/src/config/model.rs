@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSection {
-    /// A Hugging Face directory with weights and tokenizer.
+    /// A Hugging Face directory with weights and tokenizer, or a model's name on the Hub.
     pub path: Option<PathBuf>,
     /// Whether prompts, and what environments say, are messages of the chat template in `path`;
     /// left out, where one is there. The same as `[prompt] chat`.

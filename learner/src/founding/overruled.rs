@@ -7,6 +7,7 @@ use super::start::{CharterParts, charter_of, tiny_model};
 use super::tasks::spec_name;
 use crate::common::workload::Workload;
 use crate::config::{AdmissionSection, ModelSection, PromptSection, RunConfig, TaskEntry};
+use crate::storage::hub::is_hub_name;
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::weights::DType;
 use echo_protocol::run::charter::{Charter, TaskSpec, TokenizerSpec};
@@ -34,6 +35,9 @@ pub fn overruled(config: &RunConfig, workload: &Workload) -> Vec<String> {
     };
     let mut found = BTreeMap::new();
     compare(&now, &then, &mut Vec::new(), &mut found);
+    for setting in other_names(config) {
+        found.entry(setting.to_owned()).or_insert(None);
+    }
     found.into_iter().map(|(setting, values)| line(&setting, values.as_ref())).collect()
 }
 
@@ -96,6 +100,20 @@ fn prompt_of(section: &PromptSection, founded: &Charter) -> PromptSpec {
         bos: section.bos.unwrap_or(fixed.bos),
         ..fixed.clone()
     }
+}
+
+/// The settings that name something else of the Hub than the run was founded with.
+fn other_names(config: &RunConfig) -> Vec<&'static str> {
+    let model = config.model.path.as_deref().is_some_and(|path| is_other_name(config, path));
+    let mut files = config.tasks.iter().filter_map(|task| config.task_file(task));
+    let data = files.any(|path| is_other_name(config, path));
+    let settings = [("[model]", model), ("[data]", data)];
+    settings.into_iter().filter_map(|(setting, other)| other.then_some(setting)).collect()
+}
+
+/// Whether a path is a name of the Hub that the run was not founded with.
+fn is_other_name(config: &RunConfig, path: &Path) -> bool {
+    is_hub_name(path) && !config.pins.iter().any(|pin| pin.is_meant_by(path))
 }
 
 /// What a charter would say of a task. A file that is no longer there says nothing: the run has its own copy.

@@ -28,6 +28,32 @@ fn a_founded_run_is_found_again_and_not_founded_twice() {
 }
 
 #[test]
+fn names_of_the_hub_are_kept_at_their_commits_and_not_needed_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let rows = scratch.path().join("rows.jsonl");
+    fs::write(&rows, r#"{"question": "1+1?", "answer": "2"}"#).unwrap();
+    let mut config = config(scratch.path().join("run"));
+    config.tasks.push(TaskEntry::new("math"));
+    config.data.insert("math".into(), rows.clone());
+    let commit = "0".repeat(40);
+    let name = format!("hf:o/d@{commit}:main/train");
+    let (local, files) = (rows.clone(), Vec::new());
+    config.pins.push(Pin { name: name.clone(), commit, local, license: None, files });
+    drop(found(&config, |_, _| ()).unwrap());
+    fs::remove_file(&rows).unwrap();
+    let again = find(&config.run.dir).unwrap();
+    assert_eq!(again.config.data["math"], PathBuf::from(&name));
+    assert_eq!(again.config.pins, config.pins);
+    let mut changed = again.config.clone();
+    for (meant, differs) in [(name.as_str(), 0), ("hf:o/d:main/train", 0), ("hf:o/d:main/test", 1)] {
+        changed.data.insert("math".into(), meant.into());
+        let warned = overruled(&changed, &again.workload);
+        assert_eq!(warned.len(), differs, "{meant}: {warned:?}");
+        assert!(warned.iter().all(|text| text.starts_with("[data]")), "{warned:?}");
+    }
+}
+
+#[test]
 fn a_changed_setting_that_the_charter_fixes_is_reported() {
     let scratch = tempfile::tempdir().unwrap();
     let rows = scratch.path().join("rows.jsonl");

@@ -83,6 +83,11 @@ impl RunDir {
         self.0.join("tasks")
     }
 
+    /// What names of the Hub in the run file came to.
+    pub fn sources(&self) -> PathBuf {
+        self.0.join("sources.json")
+    }
+
     /// Checkpoints, one directory each.
     pub fn checkpoints(&self) -> PathBuf {
         self.0.join("checkpoints")

@@ -1,0 +1,129 @@
+//! Where a model or a data set lies that a setting names: a path of this machine, or a name on the Hub,
+//! whose files are got first.
+
+use crate::config::RunConfig;
+use crate::storage::hub::{self, HubEnvironment, HubError, HubName, Pin, is_hub_name};
+use anyhow::{Context as _, bail};
+use echo_sandbox::task::data_set::as_lines;
+use std::path::{Path, PathBuf};
+
+/// Reads what the environment says of the Hub, once a name of the Hub asks for it.
+type Read<'a> = &'a dyn Fn() -> Result<HubEnvironment, HubError>;
+
+/// Gets what a run file names on the Hub, and has the run file name the files on this machine instead.
+/// `base` is the directory that its relative paths start from.
+///
+/// # Errors
+/// When something cannot be got, or `[model] path` names nothing that is there.
+pub fn fetch(config: &mut RunConfig, base: &Path) -> anyhow::Result<()> {
+    fetch_from(&HubEnvironment::read, config, base)
+}
+
+/// The same for the files of its tasks alone.
+///
+/// # Errors
+/// When something cannot be got.
+pub fn fetch_data(config: &mut RunConfig) -> anyhow::Result<()> {
+    fetch_data_from(&HubEnvironment::read, config)
+}
+
+/// The directory of a model that a command names.
+///
+/// # Errors
+/// When it cannot be got, or nothing is there and a model on the Hub may be meant.
+pub fn local_model(path: &Path) -> anyhow::Result<PathBuf> {
+    model(&HubEnvironment::read, path, Path::new("")).map(|(local, _)| local)
+}
+
+/// The file of a data set that a command names.
+///
+/// # Errors
+/// When it cannot be got.
+pub fn local_data(path: &Path) -> anyhow::Result<PathBuf> {
+    match is_hub_name(path) {
+        true => data(&HubEnvironment::read, path).map(|pin| pin.local),
+        false => Ok(path.to_owned()),
+    }
+}
+
+pub(super) fn fetch_from(hub: Read<'_>, config: &mut RunConfig, base: &Path) -> anyhow::Result<()> {
+    if let Some(path) = config.model.path.clone() {
+        let (local, pin) = model(hub, &path, base).context("[model] path")?;
+        config.model.path = Some(local);
+        config.pins.extend(pin);
+    }
+    fetch_data_from(hub, config)
+}
+
+fn fetch_data_from(hub: Read<'_>, config: &mut RunConfig) -> anyhow::Result<()> {
+    let mut pins = Vec::new();
+    for path in config.task_files().filter(|path| is_hub_name(path)) {
+        let pin = data(hub, path).with_context(|| format!("[data] {}", path.display()))?;
+        path.clone_from(&pin.local);
+        pins.push(pin);
+    }
+    config.pins.extend(pins);
+    Ok(())
+}
+
+fn model(hub: Read<'_>, path: &Path, base: &Path) -> anyhow::Result<(PathBuf, Option<Pin>)> {
+    if is_hub_name(path) {
+        let pin = hub::model(&hub()?, &name(path)?)?;
+        tracing::info!("{} is in {}", pin.name, pin.local.display());
+        return Ok((pin.local.clone(), Some(pin)));
+    }
+    if !path.exists()
+        && let Some(meant) = path.strip_prefix(base).ok().and_then(Path::to_str)
+        && meant.contains('/')
+        && HubName::of_repository(meant).is_some()
+    {
+        bail!("there is no directory {}: for the model {meant} on the Hub, write hf:{meant}", path.display());
+    }
+    Ok((path.to_owned(), None))
+}
+
+fn data(hub: Read<'_>, path: &Path) -> anyhow::Result<Pin> {
+    let lines = |bytes| as_lines(bytes).map_err(|error| error.to_string());
+    let pin = hub::data(&hub()?, &name(path)?, lines)?;
+    tracing::info!("{} is in {}", pin.name, pin.local.display());
+    Ok(pin)
+}
+
+fn name(path: &Path) -> anyhow::Result<HubName> {
+    Ok(path.to_string_lossy().parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::testing;
+
+    #[test]
+    fn a_missing_directory_that_looks_like_a_name_is_proposed_as_one() {
+        let home = tempfile::tempdir().unwrap();
+        let mut config = testing::run_config(home.path().join("run"));
+        config.model.tiny = None;
+        config.model.path = Some(home.path().join("Qwen/Qwen3-0.6B"));
+        let refused = format!("{:#}", fetch(&mut config, home.path()).unwrap_err());
+        assert!(refused.contains("write hf:Qwen/Qwen3-0.6B"), "{refused}");
+        // One that is there is taken, and so is a path that can be no name.
+        std::fs::create_dir_all(home.path().join("Qwen/Qwen3-0.6B")).unwrap();
+        fetch(&mut config, home.path()).unwrap();
+        for other in ["models/a/b", "policy", "../policy"] {
+            config.model.path = Some(home.path().join(other));
+            fetch(&mut config, home.path()).unwrap();
+        }
+        assert!(config.pins.is_empty());
+        assert!(local_model(Path::new("no/such")).is_err());
+        assert_eq!(local_data(Path::new("rows.jsonl")).unwrap(), Path::new("rows.jsonl"));
+    }
+
+    #[test]
+    fn a_wrong_name_is_refused_with_its_setting() {
+        let home = tempfile::tempdir().unwrap();
+        let mut config = testing::run_config(home.path().join("run"));
+        config.data.insert("math".into(), "hf:a/b/c".into());
+        let refused = format!("{:#}", fetch(&mut config, home.path()).unwrap_err());
+        assert!(refused.contains("[data] hf:a/b/c") && refused.contains("OWNER/NAME"), "{refused}");
+    }
+}
