@@ -36,13 +36,8 @@ pub(super) struct SampleFile {
 impl SampleFile {
     /// Goes on with the samples of a run that stands at `version`, without those of later updates.
     pub(super) fn open(dir: &RunDir, version: PolicyVersion) -> Self {
-        let mut file = Self {
-            dir: dir.clone(),
-            file: None,
-            most_bytes: MAX_FILE_BYTES,
-            torn: false,
-            failing: false,
-        };
+        let mut file =
+            Self { dir: dir.clone(), file: None, most_bytes: MAX_FILE_BYTES, torn: false, failing: false };
         for path in [dir.samples_before(), dir.samples()] {
             if let Err(error) = take_back(&path, version) {
                 file.fail(&error);
