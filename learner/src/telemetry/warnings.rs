@@ -262,7 +262,8 @@ mod tests {
 
     #[test]
     fn five_updates_without_a_signal_are_told_and_four_are_not() {
-        let four = told(20, |update, row| row.degenerate_groups = f64::from(u8::from(update % 5 != 0)));
+        let four =
+            told(20, |update, row| row.degenerate_groups = f64::from(u8::from(!update.is_multiple_of(5))));
         assert_eq!(four, [""; 0]);
         let texts = told(20, |_, row| {
             (row.degenerate_groups, row.grad_norm) = (1.0, Some(0.0));

@@ -67,6 +67,11 @@ pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateR
     }
 }
 
+/// Tokens of all responses of a batch.
+pub(super) fn response_tokens(batch: &[StoredGroup]) -> usize {
+    batch.iter().flat_map(|group| &group.group.trajectories).map(|t| t.response.len()).sum()
+}
+
 /// Whether the task found no answer in a response.
 fn is_not_understood(trajectory: &Trajectory) -> bool {
     let miss = trajectory.omega.get("miss");

@@ -25,6 +25,7 @@ pub(crate) fn learning(fixture: &Fixture, releases: Releases) -> Learning {
         watch: Watch::read(&RunDir::new(fixture.dir.path()), PolicyVersion(0), &WatchSection::default())
             .and_then(|(draft, _)| draft.commit())
             .unwrap(),
+        samples: Arc::new(Samples::off()),
         peak_flops: None,
         max_skipped: 20,
         evaluation_orders: 1,

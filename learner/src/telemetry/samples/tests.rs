@@ -7,6 +7,7 @@ use echo_protocol::work::lease::LeaseId;
 use echo_protocol::work::trajectory::{MetaValue, TrajectoryGroup};
 use std::fs;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 
 fn sample(update: u64, text: &str) -> Sample {
@@ -35,7 +36,8 @@ fn written(dir: &RunDir, version: u64, samples: Vec<Sample>) {
 fn group(workload: &Workload, weights: &echo_policy::model::weights::Weights) -> StoredGroup {
     let policy = Arc::new(Policy::load(3, &workload.model, weights).unwrap());
     let order = workload.order(Purpose::Train, 5);
-    let answers = answers(workload, policy, &[order.clone()], workload.charter.group_size).unwrap().remove(0);
+    let answers =
+        answers(workload, policy, slice::from_ref(&order), workload.charter.group_size).unwrap().remove(0);
     let correct = answers.iter().map(|answer| answer.verdict.correct).collect();
     let group = TrajectoryGroup {
         run: workload.run,
@@ -79,7 +81,7 @@ fn answers_of_an_evaluation_are_shown_like_groups() {
     let (workload, weights) = testing::workload();
     let policy = Arc::new(Policy::load(3, &workload.model, &weights).unwrap());
     let order = workload.order(Purpose::HeldOut, 2);
-    let answered = answers(&workload, policy, &[order.clone()], 20).unwrap().remove(0);
+    let answered = answers(&workload, policy, slice::from_ref(&order), 20).unwrap().remove(0);
     let shown = Sample::of_answers(&workload, PolicyVersion(3), &order, answered);
     assert_eq!((shown.update, shown.evaluated, shown.node.clone()), (None, Some(3), None));
     assert_eq!((shown.responses.len(), shown.left_out), (MAX_RESPONSES, 4));
