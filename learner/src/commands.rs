@@ -11,6 +11,7 @@
 //!   prefilter     which rows of a task's file are worth asking
 //!   bench         how fast this machine trains
 //!   peers         list, ban, pardon
+//!   samples       what the policy wrote
 //! ```
 
 pub mod bench;
@@ -20,4 +21,5 @@ pub mod peers;
 pub mod prefilter;
 pub mod preflight;
 pub mod publish;
+pub mod samples;
 pub mod warmup;

@@ -6,7 +6,7 @@
 use anyhow::Context;
 use clap::Parser;
 use echo_learner::commands::cli::{Cli, LearnerCommand};
-use echo_learner::commands::{bench, export, prefilter, preflight, publish, warmup};
+use echo_learner::commands::{bench, export, prefilter, preflight, publish, samples, warmup};
 use echo_learner::config::RunConfig;
 use echo_learner::founding;
 use echo_learner::run::{capacity, daemon};
@@ -92,6 +92,7 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         }
         LearnerCommand::Objectives { name } => objectives(name.as_deref()),
         LearnerCommand::Metrics => Ok(print(&echo_learner::telemetry::exporters::catalog::table())?),
+        LearnerCommand::Samples(plan) => samples::run(&plan),
         LearnerCommand::Peers(command) => echo_learner::commands::peers::run(&command),
         LearnerCommand::Identity { dir } => identity(&dir),
         LearnerCommand::Publish { config, plan } => publish(&config, &plan),

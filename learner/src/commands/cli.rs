@@ -5,6 +5,7 @@ use crate::commands::export;
 use crate::commands::peers;
 use crate::commands::prefilter;
 use crate::commands::publish::RehearsalPlan;
+use crate::commands::samples;
 use crate::training::device::BUILT_IN;
 use clap::{Parser, Subcommand};
 use echo_protocol::program::version::version;
@@ -70,6 +71,7 @@ Examples:
   echo-learner bench --config run.toml      how fast this machine trains the run's model, in how much memory
   echo-learner objectives gepo              the parts of an objective, as a run file may change them
   echo-learner metrics                      what a run's metrics are called, and what they say
+  echo-learner samples runs/addition        what the policy writes, and what it earns
   echo-learner peers list runs/addition     who delivered what, and who is not heard
   echo-learner peers pardon runs/addition 0a1b2c3d
                                             hear a peer again
@@ -178,6 +180,12 @@ pub enum LearnerCommand {
     /// In Prometheus a metric is called echo_ and the part of its tag after the slash; [watch]
     /// listen says where it is served.
     Metrics,
+    /// Show what the policy writes: prompts, responses and rewards of some groups of each update and
+    /// evaluation.
+    ///
+    /// Works beside a learner that is training. [watch] samples in the run file says how many groups
+    /// of an update are recorded.
+    Samples(samples::SamplesPlan),
     /// Show what every peer delivered, and ban or pardon peers, while the learner runs or when it does not.
     #[command(subcommand)]
     Peers(peers::ModerationCommand),
