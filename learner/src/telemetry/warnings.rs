@@ -1,6 +1,6 @@
 //! What is wrong with a run that goes on all the same, and its mend. Sans-IO.
 //!
-//! Each fault is told once. It is told again when it has been gone for [`CALM`] updates and is back.
+//! Each fault is reported once. It is reported again when it has been gone for [`CALM`] updates and is back.
 
 use crate::telemetry::metrics::UpdateRow;
 use std::collections::BTreeMap;
@@ -43,21 +43,21 @@ enum Fault {
     GapGrows,
 }
 
-/// Whether a fault was told, and for how many updates it has been gone.
+/// Whether a fault was reported, and for how many updates it has been gone.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    told: bool,
+struct Reported {
+    reported: bool,
     calm: u32,
 }
 
-impl Told {
-    /// Whether it has to be told now.
+impl Reported {
+    /// Whether it has to be reported now.
     fn is_due(&mut self, holds: bool) -> bool {
         self.calm = if holds { 0 } else { self.calm.saturating_add(1) };
         if self.calm >= CALM {
-            self.told = false;
+            self.reported = false;
         }
-        holds && !std::mem::replace(&mut self.told, true)
+        holds && !std::mem::replace(&mut self.reported, true)
     }
 }
 
@@ -74,7 +74,7 @@ struct LagGap {
 #[derive(Debug)]
 pub struct Warnings {
     max_new_tokens: u32,
-    told: BTreeMap<Fault, Told>,
+    reported: BTreeMap<Fault, Reported>,
     barren: u32,
     gap_at_once: u32,
     lags: BTreeMap<u64, LagGap>,
@@ -86,11 +86,11 @@ impl Warnings {
     /// Nothing was seen. Responses are cut at `max_new_tokens`.
     #[must_use]
     pub fn new(max_new_tokens: u32) -> Self {
-        let (told, lags) = (BTreeMap::new(), BTreeMap::new());
-        Self { max_new_tokens, told, barren: 0, gap_at_once: 0, lags, rate: 0.0 }
+        let (reported, lags) = (BTreeMap::new(), BTreeMap::new());
+        Self { max_new_tokens, reported, barren: 0, gap_at_once: 0, lags, rate: 0.0 }
     }
 
-    /// Looks at an update, and returns what has to be told. `barren` says that all rewards that are
+    /// Looks at an update, and returns what has to be reported. `barren` says that all rewards that are
     /// compared with each other were the same.
     pub fn look(&mut self, row: &UpdateRow, barren: bool) -> Vec<String> {
         if row.response_tokens == 0.0 {
@@ -108,7 +108,7 @@ impl Warnings {
             (Fault::GapGrows, self.gap_grows(row)),
         ];
         let due = found.into_iter().filter_map(|(fault, text)| {
-            self.told.entry(fault).or_default().is_due(text.is_some()).then_some(text).flatten()
+            self.reported.entry(fault).or_default().is_due(text.is_some()).then_some(text).flatten()
         });
         due.map(|text| format!("update {}: {text}", row.update)).collect()
     }
@@ -229,8 +229,8 @@ mod tests {
         }
     }
 
-    /// What is told of updates that `change` is made to, as update and words that it holds.
-    fn told(updates: u64, change: impl Fn(u64, &mut UpdateRow)) -> Vec<String> {
+    /// What is reported of updates that `change` is made to.
+    fn reported(updates: u64, change: impl Fn(u64, &mut UpdateRow)) -> Vec<String> {
         let mut warnings = Warnings::new(32);
         (1..=updates)
             .flat_map(|update| {
@@ -244,12 +244,12 @@ mod tests {
 
     #[test]
     fn a_run_that_learns_is_warned_of_nothing() {
-        assert_eq!(told(100, |_, _| ()), [""; 0]);
+        assert_eq!(reported(100, |_, _| ()), [""; 0]);
     }
 
     #[test]
-    fn a_fault_is_told_once_and_again_when_it_is_back() {
-        let texts = told(40, |update, row| {
+    fn a_fault_is_reported_once_and_again_when_it_is_back() {
+        let texts = reported(40, |update, row| {
             let single = update == 3;
             row.cut_off = if (10..20).contains(&update) || update >= 30 { 0.97 } else { 0.5 };
             // One better batch is no end of it.
@@ -261,37 +261,38 @@ mod tests {
     }
 
     #[test]
-    fn five_updates_without_a_signal_are_told_and_four_are_not() {
-        let four =
-            told(20, |update, row| row.degenerate_groups = f64::from(u8::from(!update.is_multiple_of(5))));
+    fn five_updates_without_a_signal_are_reported_and_four_are_not() {
+        let four = reported(20, |update, row| {
+            row.degenerate_groups = f64::from(u8::from(!update.is_multiple_of(5)))
+        });
         assert_eq!(four, [""; 0]);
-        let texts = told(20, |_, row| {
+        let texts = reported(20, |_, row| {
             (row.degenerate_groups, row.grad_norm) = (1.0, Some(0.0));
         });
         assert!(texts.len() == 1 && texts[0].starts_with("update 5: in the last 5 updates"), "{texts:?}");
     }
 
     #[test]
-    fn answers_that_are_not_understood_and_an_entropy_that_collapsed_are_told() {
-        let texts = told(4, |update, row| row.not_understood = if update == 2 { 0.85 } else { 0.7 });
+    fn answers_that_are_not_understood_and_an_entropy_that_collapsed_are_reported() {
+        let texts = reported(4, |update, row| row.not_understood = if update == 2 { 0.85 } else { 0.7 });
         assert!(texts.len() == 1 && texts[0].starts_with("update 2: in 85 %"), "{texts:?}");
-        let texts = told(4, |_, row| row.entropy = Some(0.004));
+        let texts = reported(4, |_, row| row.entropy = Some(0.004));
         assert!(texts.len() == 1 && texts[0].contains("0.0040 nats"), "{texts:?}");
-        let learned = told(4, |_, row| (row.entropy, row.reward) = (Some(0.004), 0.97));
+        let learned = reported(4, |_, row| (row.entropy, row.reward) = (Some(0.004), 0.97));
         assert_eq!(learned, [""; 0]);
     }
 
     #[test]
-    fn a_gradient_of_zero_is_told_where_rewards_differ_and_a_step_was_made() {
-        let texts = told(3, |_, row| row.grad_norm = Some(0.0));
+    fn a_gradient_of_zero_is_reported_where_rewards_differ_and_a_step_was_made() {
+        let texts = reported(3, |_, row| row.grad_norm = Some(0.0));
         assert!(texts.len() == 1 && texts[0].contains("gradient is zero"), "{texts:?}");
-        assert_eq!(told(3, |_, row| (row.grad_norm, row.skipped) = (Some(0.0), true)), [""; 0]);
+        assert_eq!(reported(3, |_, row| (row.grad_norm, row.skipped) = (Some(0.0), true)), [""; 0]);
     }
 
     #[test]
-    fn a_published_policy_that_is_not_the_trained_one_is_told() {
+    fn a_published_policy_that_is_not_the_trained_one_is_reported() {
         let large = |from: u64, to: u64| {
-            told(10, move |update, row| {
+            reported(10, move |update, row| {
                 let gap = if (from..to).contains(&update) { 0.03 } else { 1e-4 };
                 row.logp_gap_by_lag = [(0, gap)].into();
             })
@@ -300,22 +301,22 @@ mod tests {
         let texts = large(4, 8);
         assert!(texts.len() == 1 && texts[0].starts_with("update 6: at lag 0"), "{texts:?}");
         assert!(texts[0].contains("[snapshot] dtype") && texts[0].contains("learning rate"), "{texts:?}");
-        let several = told(10, |_, row| {
+        let several = reported(10, |_, row| {
             (row.steps, row.logp_gap_by_lag) = (4, [(0, 0.5), (2, 0.5)].into());
         });
         assert_eq!(several, [""; 0], "an update of several steps leaves its first policy");
     }
 
     #[test]
-    fn a_gap_that_grows_at_constant_lag_is_told() {
+    fn a_gap_that_grows_at_constant_lag_is_reported() {
         // As it was at bf16 while the forward pass used f32: 3e-6 to 0.4 in 58 updates.
         let grows = |update: u64, row: &mut UpdateRow| {
             row.logp_gap_by_lag = [(1, 3e-6 * (0.4_f64 / 3e-6).powf(update as f64 / 58.0))].into();
         };
-        let texts = told(58, grows);
+        let texts = reported(58, grows);
         assert!(texts.len() == 1 && texts[0].contains("at a lag of 1"), "{texts:?}");
         // A warm-up of the learning rate moves the policy more and more.
-        let warms = told(58, |update, row| {
+        let warms = reported(58, |update, row| {
             row.learning_rate = 1e-4 * (update.min(40) as f64 / 40.0);
             row.logp_gap_by_lag = [(1, 2e3 * row.learning_rate)].into();
         });
