@@ -512,7 +512,6 @@ fn steps(workload: &Workload, trajectory: &Trajectory) -> Vec<usize> {
     step_ends(trajectory.response.iter().zip(turns).map(|(id, ends)| ends || workload.has_newline(*id)))
 }
 
-/// A batch's responses in the order of its groups.
 /// The version whose weights, as they were published, all tokens of a group are of: other precisions
 /// than f32 round them once more.
 fn published_version(group: &TrajectoryGroup) -> Option<u64> {
@@ -521,6 +520,7 @@ fn published_version(group: &TrajectoryGroup) -> Option<u64> {
     versions.all(|version| version == first).then_some(first)
 }
 
+/// A batch's responses in the order of its groups.
 fn sequences(workload: &Workload, groups: &[StoredGroup]) -> Result<Vec<Sequence>, TrainError> {
     let mut all = Vec::new();
     for (group, stored) in groups.iter().enumerate() {
