@@ -13,6 +13,7 @@
 //!   prefilter     which rows of a task's file are worth asking
 //!   bench         how fast this machine trains
 //!   peers         list, ban, pardon
+//!   samples       what the policy wrote
 //!   push          a policy and its card to the Hugging Face Hub
 //!   sources       what names of the Hub mean on this machine, for all of them
 //!   show          objectives, identity, metrics: what is known, for people or as JSON
@@ -30,6 +31,7 @@ pub mod preflight;
 pub mod publish;
 pub mod push;
 pub mod run_file;
+pub mod samples;
 pub mod settings;
 pub mod show;
 pub mod sources;

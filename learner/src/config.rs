@@ -380,6 +380,7 @@ mod tests {
         assert!(refused("[train]", "[prompt]\nsystem = 'be brief'\n[train]").contains("prompt.system"));
         let watch = |option: &str| refused("[warmup]", &format!("[watch]\n{option}\n[warmup]"));
         assert!(watch("peak_flops = -1.0").contains("watch.peak_flops"));
+        assert!(watch("samples = 65").contains("watch.samples"));
         assert!(watch("listen = \"everywhere\"").contains("socket address"));
     }
 }

@@ -13,14 +13,14 @@
 //! Each folder imports only folders further down in this list.
 //!
 //! - `commands`: the command line, and what it offers besides training: broadcasts of policies that
-//!   are there already, export, warm-up, pre-filter, bench, peers.
+//!   are there already, export, warm-up, pre-filter, bench, peers, samples.
 //! - `run`: the process that works on a run. It starts all parts, trains in the order that its
 //!   controller gives, releases versions and writes what a finished run leaves.
 //! - `founding`: makes a run before its first update (key, model, starting policy, charter),
 //!   and finds it again.
 //! - `config`: the run file. It composes the options that stand beside their parts.
 //! - `telemetry`: rows of metrics, their export to `metrics.jsonl`, Prometheus and
-//!   TensorBoard, and the summary.
+//!   TensorBoard, samples of what the policy writes, warnings, and the summary.
 //! - `server`: the learner on the network. It answers nodes, takes their groups in and follows the
 //!   operator's decisions about peers.
 //! - `verification`: were a group's tokens drawn from the policy? The learner's own audit says so,

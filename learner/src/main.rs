@@ -9,7 +9,7 @@ use echo_learner::commands::cli::{Cli, LearnerCommand};
 use echo_learner::commands::run_file::RunFile;
 use echo_learner::commands::settings::SettingsArgs;
 use echo_learner::commands::{
-    bench, check, export, init, prefilter, preflight, publish, push, show, sources, warmup,
+    bench, check, export, init, prefilter, preflight, publish, push, samples, show, sources, warmup,
 };
 use echo_learner::config::{RunConfig, Setting};
 use echo_learner::founding;
@@ -110,6 +110,7 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         }
         LearnerCommand::Objectives { name, json } => show::objectives(name.as_deref(), json),
         LearnerCommand::Metrics { dir, json } => show::metrics(dir.as_deref(), json),
+        LearnerCommand::Samples(plan) => samples::run(&plan),
         LearnerCommand::Peers(command) => echo_learner::commands::peers::run(&command),
         LearnerCommand::Identity { dir, json } => show::identity(&dir, json),
         LearnerCommand::Publish { config, plan } => publish(&config, plan),

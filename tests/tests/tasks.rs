@@ -12,8 +12,10 @@ use echo_lab::harness::small_run;
 use echo_lab::harness::small_run::until;
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::telemetry::metrics;
+use echo_learner::telemetry::samples::each_sample;
 use echo_learner::telemetry::summary::RunSummary;
 use echo_protocol::wire::content_id::ContentId;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Value;
@@ -47,6 +49,13 @@ async fn train_on(dir: &Path, task: &str, changes: &[(&str, &str, Value)]) -> Ru
     let rows = metrics::updates(&run.metrics()).unwrap();
     assert_eq!(rows.len(), UPDATES as usize);
     assert!(rows.iter().all(|row| (0.0..=1.0).contains(&row.reward)), "a reward outside of [0, 1]");
+    let mut updates_shown = BTreeSet::new();
+    each_sample(&run, |sample| {
+        assert!(!sample.prompt.is_empty() && !sample.responses.is_empty(), "{sample:?}");
+        updates_shown.extend(sample.update);
+    })
+    .unwrap();
+    assert!(updates_shown.into_iter().eq(1..=u64::from(UPDATES)), "updates without samples");
     summary
 }
 

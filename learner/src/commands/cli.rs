@@ -9,6 +9,7 @@ use crate::commands::prefilter;
 use crate::commands::publish::RehearsalPlan;
 use crate::commands::push;
 use crate::commands::run_file::RunFile;
+use crate::commands::samples;
 use crate::commands::settings::SettingsArgs;
 use crate::training::device::BUILT_IN;
 use clap::{Parser, Subcommand};
@@ -92,6 +93,7 @@ Examples:
   echo-learner objectives gepo              the parts of an objective, as a run file may change them
   echo-learner metrics                      what a run's metrics are called, and what they say
   echo-learner metrics runs/addition        their newest values in a run
+  echo-learner samples runs/addition        what the policy writes, and what it earns
   echo-learner peers list runs/addition     who delivered what, and who is not heard
   echo-learner peers pardon runs/addition 0a1b2c3d
                                             hear a peer again
@@ -238,6 +240,12 @@ pub enum LearnerCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show what the policy writes: prompts, responses and rewards of some groups of each update and
+    /// evaluation.
+    ///
+    /// Works beside a learner that is training. [watch] samples in the run file says how many groups
+    /// of an update are recorded.
+    Samples(samples::SamplesPlan),
     /// Show what every peer delivered, and ban or pardon peers, while the learner runs or when it does not.
     #[command(subcommand)]
     Peers(peers::ModerationCommand),

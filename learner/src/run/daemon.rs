@@ -21,6 +21,7 @@ use crate::storage::run_dir::RunDir;
 use crate::telemetry::exporters;
 use crate::telemetry::exporters::Watch;
 use crate::telemetry::metrics::UpdateRow;
+use crate::telemetry::samples::Samples;
 use crate::training::evaluation;
 use anyhow::{Context, bail};
 use candle_core::Device;
@@ -83,6 +84,7 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Trainin
         releases,
         evaluated: past.evaluated,
         watch,
+        samples: Arc::new(Samples::start(&dir, past.version, &config.watch)),
         peak_flops: config.watch.peak_flops,
         max_skipped: config.train.max_skipped,
         evaluation_orders: config.evaluation.orders,

@@ -2,6 +2,7 @@
 
 mod barren;
 mod named;
+mod progress;
 mod row;
 mod waiting;
 
@@ -16,15 +17,18 @@ use crate::run::release::{ReleaseError, Releases};
 use crate::server::SharedState;
 use crate::telemetry::exporters::Watch;
 use crate::telemetry::metrics::UpdateRow;
-use crate::training::evaluation::{EvaluationError, EvaluationRow, evaluate};
+use crate::telemetry::samples::{Sample, Samples};
+use crate::telemetry::warnings::Warnings;
+use crate::training::evaluation::{EvaluationError, EvaluationRow, evaluate_showing};
 use crate::training::optimizer::SkipCause;
 use crate::training::trainer::{TrainError, Trainer, UpdateReport};
 use crate::verification::sampling_audit::SamplingAudit;
-use barren::Barren;
+use barren::is_barren;
 use echo_policy::model::weights::{DType, Weights};
 use echo_policy::training::decoder::DecoderError;
 use echo_protocol::run::version::PolicyVersion;
 use named::Named;
+use progress::Pace;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -95,6 +99,8 @@ pub struct Learning {
     pub evaluated: Option<EvaluationRow>,
     /// Rows of updates, evaluations and publications.
     pub watch: Watch,
+    /// What the policy writes.
+    pub samples: Arc<Samples>,
     /// FLOP/s that the machine can do at most, where the operator says so.
     pub peak_flops: Option<f64>,
     /// Updates in a row without a step, after which the run stops.
@@ -139,6 +145,7 @@ impl Learning {
             self.stop.cancel();
         }
         let finished = self.releases.finish();
+        self.samples.finish();
         let recorded = self.record(finished);
         let ended = ended?;
         recorded?;
@@ -166,7 +173,8 @@ impl Learning {
 
     fn go_on(&mut self) -> Result<TrainingEnd, LearningError> {
         let (mut skipped, mut phases) = (0, Phases::begin(Instant::now()));
-        let (mut named, mut barren) = (Named::default(), Barren::new(self.trainer.group_by()));
+        let (mut named, mut pace) = (Named::default(), Pace::default());
+        let mut warnings = Warnings::new(self.shared.workload.charter.sampling.max_new_tokens);
         loop {
             self.look_at_releases()?;
             let step = self.controller.next();
@@ -184,10 +192,12 @@ impl Learning {
                         return Ok(TrainingEnd::Stopped);
                     };
                     phases.waited_s = waited_s;
-                    let (report, ended) = self.update(version, &batch, &phases)?;
+                    let (report, row, ended) = self.update(version, &batch, &phases, &mut pace)?;
                     phases = Phases::begin(ended);
-                    named.warn(ended, version.next().0, &report.bounded);
-                    barren.warn(version.next().0, &batch);
+                    named.warn(ended, row.update, &report.bounded);
+                    let barren = is_barren(self.trainer.group_by(), &batch);
+                    warnings.look(&row, barren).iter().for_each(|text| tracing::warn!("{text}"));
+                    self.show(row.update, &batch);
                     skipped = report.all_skipped().map_or(0, |_| skipped + 1);
                     if let Some(cause) = report.all_skipped() {
                         // No other batch would help weights that give no numbers.
@@ -210,13 +220,36 @@ impl Learning {
     /// Evaluates a version. False when the run is to stop: a resumed run evaluates it again.
     fn evaluate(&mut self, version: PolicyVersion) -> Result<bool, LearningError> {
         let (weights, orders) = (self.weights(DType::F32)?, self.evaluation_orders);
-        let Some(row) = evaluate(&self.shared.workload, version, &weights, orders, &self.stop)? else {
-            return Ok(false);
-        };
+        let (workload, most, mut shown) = (&self.shared.workload, self.samples.answers(), Vec::new());
+        let row = evaluate_showing(workload, version, &weights, orders, &self.stop, |order, answer| {
+            if shown.len() < most {
+                shown.push((order.clone(), answer.clone()));
+            }
+        })?;
+        let Some(row) = row else { return Ok(false) };
         log_evaluation(&row);
         self.watch.write(&row).map_err(LearningError::Metrics)?;
         self.evaluated = Some(row);
+        let workload = self.shared.workload.clone();
+        self.samples.offer(move || {
+            let shown = shown.into_iter();
+            shown
+                .map(|(order, answer)| Sample::of_answers(&workload, version, &order, vec![answer]))
+                .collect()
+        });
         Ok(true)
+    }
+
+    /// Has some groups of the batch shown that `update` was made of.
+    fn show(&self, update: u64, batch: &[StoredGroup]) {
+        let chosen: Vec<StoredGroup> =
+            self.samples.chosen(update, batch.len()).map(|index| batch[index].clone()).collect();
+        if !chosen.is_empty() {
+            let workload = self.shared.workload.clone();
+            self.samples.offer(move || {
+                chosen.iter().map(|stored| Sample::of_group(&workload, update, stored)).collect()
+            });
+        }
     }
 
     fn checkpoint(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
@@ -279,20 +312,22 @@ impl Learning {
         Ok(None)
     }
 
-    /// Makes an update and its row. Returns the instant up to which the row counts, at which
-    /// the next period begins.
+    /// Makes an update and its row. Returns both, and the instant up to which the row counts, at
+    /// which the next period begins.
     fn update(
         &mut self,
         version: PolicyVersion,
         batch: &[StoredGroup],
         phases: &Phases,
-    ) -> Result<(UpdateReport, Instant), LearningError> {
+        pace: &mut Pace,
+    ) -> Result<(UpdateReport, UpdateRow, Instant), LearningError> {
         let mut update_s = 0.0;
         let report = timed(&mut update_s, || self.trainer.update(&self.shared.workload, batch))?;
         let Phases { since, checkpoint_s, publication_s, evaluation_s, waited_s } = *phases;
         let ended = Instant::now();
         let period_s = ended.duration_since(since).as_secs_f64();
         let flops = report.effort.flops(&self.shared.workload.model);
+        let updates = self.controller.last().0;
         let mut row = UpdateRow {
             elapsed_s: ended.duration_since(self.started).as_secs_f64(),
             tokens_per_s: report.effort.trained.tokens as f64 / update_s,
@@ -305,25 +340,19 @@ impl Learning {
             evaluation_s,
             period_s,
             bubble_ratio: waited_s / period_s,
+            response_tokens_per_s: row::response_tokens(batch) as f64 / period_s,
+            eta_s: Some(pace.eta_s(version.next().0, updates, period_s)),
             ..row::of(version, batch, &report)
         };
         self.describe_fleet(&mut row);
-        let text = format!(
-            "update {} · reward {:.3} · accuracy {:.3} · KL {} · waited {:.0} ms, updated {:.0} ms",
-            row.update,
-            row.reward,
-            row.accuracy,
-            row.kl.map_or_else(|| "-".to_owned(), |kl| format!("{kl:.4}")),
-            row.waited_s * 1e3,
-            row.update_s * 1e3
-        );
-        paced_log::line("update", &text);
+        let held_out = self.evaluated.as_ref().and_then(|row| row.held_out_accuracy);
+        paced_log::line("update", &progress::line(&row, updates, held_out));
         if let Some(cause) = report.skip_cause {
             let (skipped, steps) = (report.skipped, report.steps);
             tracing::warn!("update {}: skipped {skipped} of {steps} steps: {cause}", row.update);
         }
         self.watch.write(&row).map_err(LearningError::Metrics)?;
-        Ok((report, ended))
+        Ok((report, row, ended))
     }
 
     fn describe_fleet(&self, row: &mut UpdateRow) {

@@ -123,6 +123,16 @@ impl RunDir {
         self.0.join("metrics.jsonl")
     }
 
+    /// What the policy writes: a few groups of each update and evaluation, one JSON object each.
+    pub fn samples(&self) -> PathBuf {
+        self.0.join("samples.jsonl")
+    }
+
+    /// The samples before those, from a file that was full.
+    pub fn samples_before(&self) -> PathBuf {
+        self.0.join("samples.1.jsonl")
+    }
+
     /// Event files for TensorBoard.
     pub fn tensorboard(&self) -> PathBuf {
         self.0.join("tensorboard")

@@ -7,7 +7,7 @@
 pub mod catalog;
 mod endpoint;
 mod prometheus;
-mod tensorboard;
+pub(in crate::telemetry) mod tensorboard;
 
 use crate::storage::run_dir::RunDir;
 use crate::telemetry::metrics;

@@ -227,7 +227,7 @@ fn parse<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
 }
 
 /// Reads the lines of a file, which need not be text; none where no file is.
-fn each_line(path: &Path, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+pub(super) fn each_line(path: &Path, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut file = match File::open(path) {
         Ok(file) => BufReader::new(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -68,7 +68,22 @@ pub fn evaluate(
     orders: u64,
     stop: &CancellationToken,
 ) -> Result<Option<EvaluationRow>, EvaluationError> {
-    answer(workload, version, weights, Purpose::HeldOut, 0..orders, stop)
+    evaluate_showing(workload, version, weights, orders, stop, |_, _| ())
+}
+
+/// As [`evaluate`]; `each` is shown the answers that could be judged, in order.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_showing(
+    workload: &Workload,
+    version: PolicyVersion,
+    weights: &Weights,
+    orders: u64,
+    stop: &CancellationToken,
+    each: impl FnMut(&WorkOrder, &LocalAnswer),
+) -> Result<Option<EvaluationRow>, EvaluationError> {
+    answer_showing(workload, version, weights, Purpose::HeldOut, 0..orders, stop, each)
 }
 
 /// Answers these orders of one purpose, and counts the right ones among those that can be judged. It may stop
@@ -81,6 +96,18 @@ pub(crate) fn answer(
     orders: Range<u64>,
     stop: &CancellationToken,
 ) -> Result<Option<EvaluationRow>, EvaluationError> {
+    answer_showing(workload, version, weights, purpose, orders, stop, |_, _| ())
+}
+
+fn answer_showing(
+    workload: &Workload,
+    version: PolicyVersion,
+    weights: &Weights,
+    purpose: Purpose,
+    orders: Range<u64>,
+    stop: &CancellationToken,
+    mut each: impl FnMut(&WorkOrder, &LocalAnswer),
+) -> Result<Option<EvaluationRow>, EvaluationError> {
     let policy = Arc::new(Policy::load(version.0, &workload.model, weights)?);
     let (mut right, mut reward, mut answered) = (0u64, 0.0, 0u64);
     let mut first = orders.start;
@@ -90,7 +117,8 @@ pub(crate) fn answer(
         }
         let last = (first + ORDERS_AT_ONCE).min(orders.end);
         let batch: Vec<_> = (first..last).map(|counter| workload.order(purpose, counter)).collect();
-        for answer in answer_each(workload, &policy, &batch)? {
+        for (order, answer) in answer_each(workload, &policy, &batch)? {
+            each(order, &answer);
             answered += 1;
             right += u64::from(answer.verdict.correct);
             reward += f64::from(answer.verdict.reward);
@@ -108,11 +136,11 @@ pub(crate) fn answer(
 
 /// One response to each order, without those that cannot be judged: one bad row of a data set must
 /// not end a run.
-fn answer_each(
+fn answer_each<'o>(
     workload: &Workload,
     policy: &Arc<Policy>,
-    orders: &[WorkOrder],
-) -> Result<Vec<LocalAnswer>, EvaluationError> {
+    orders: &'o [WorkOrder],
+) -> Result<Vec<(&'o WorkOrder, LocalAnswer)>, EvaluationError> {
     match (answers(workload, policy.clone(), orders, 1), orders) {
         (Err(error), [order]) if error.is_of_order() => {
             tracing::warn!(order = %order.counter, %error, "left out of the evaluation");
@@ -125,7 +153,12 @@ fn answer_each(
             answered.extend(answer_each(workload, policy, second)?);
             Ok(answered)
         }
-        (answered, _) => Ok(answered?.into_iter().flatten().collect()),
+        (answered, _) => {
+            let of_order = |(order, answers): (&'o WorkOrder, Vec<LocalAnswer>)| {
+                answers.into_iter().map(move |answer| (order, answer))
+            };
+            Ok(orders.iter().zip(answered?).flat_map(of_order).collect())
+        }
     }
 }
 
@@ -152,8 +185,12 @@ mod tests {
         let has_tokens = |counter: &u64| workload.prompt(&workload.order(Purpose::HeldOut, *counter)).is_ok();
         let good = (0..20).filter(has_tokens).count() as u64;
         assert!(good > 2 && good < 18, "{good}");
-        let row = evaluate(&workload, PolicyVersion(3), &weights, 20, &CancellationToken::new()).unwrap();
-        assert_eq!(row.unwrap().orders, good);
+        let (go_on, mut shown) = (CancellationToken::new(), Vec::new());
+        let row = evaluate_showing(&workload, PolicyVersion(3), &weights, 20, &go_on, |order, _| {
+            shown.push(order.counter.0);
+        });
+        assert_eq!(row.unwrap().unwrap().orders, good);
+        assert_eq!(shown, (0..20).filter(has_tokens).collect::<Vec<_>>());
     }
 
     #[test]

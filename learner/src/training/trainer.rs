@@ -26,7 +26,7 @@ use echo_policy::training::decoder::{Activations, Decoder, DecoderError, Gradien
 use echo_policy::training::flops::ScoringWork;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::order::Purpose;
-use echo_protocol::work::trajectory::Trajectory;
+use echo_protocol::work::trajectory::{Trajectory, TrajectoryGroup};
 use echo_sandbox::task::episode::EpisodeStep;
 use echo_sandbox::task::{Response, TaskError};
 use gaps::Differences;
@@ -347,7 +347,8 @@ impl Trainer {
             *bounded.entry(groups[group].group.node).or_default() += tokens;
         }
         let precision = |group: usize| groups[group].group.precision.to_string();
-        Ok(UpdateReport { gaps: differences.gaps(precision), bounded, effort, ..report })
+        let version = |group: usize| published_version(&groups[group].group);
+        Ok(UpdateReport { gaps: differences.gaps(precision, version), bounded, effort, ..report })
     }
 
     /// One step of the optimizer on these responses. A policy whose numbers are not finite makes none.
@@ -509,6 +510,14 @@ pub(crate) fn decoder_of(
 fn steps(workload: &Workload, trajectory: &Trajectory) -> Vec<usize> {
     let turns = trajectory.turn_ranges().flat_map(|turn| turn.clone().map(move |at| at + 1 == turn.end));
     step_ends(trajectory.response.iter().zip(turns).map(|(id, ends)| ends || workload.has_newline(*id)))
+}
+
+/// The version whose weights, as they were published, all tokens of a group are of: other precisions
+/// than f32 round them once more.
+fn published_version(group: &TrajectoryGroup) -> Option<u64> {
+    let mut versions = group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version.0);
+    let first = versions.next().filter(|_| group.precision.is_default())?;
+    versions.all(|version| version == first).then_some(first)
 }
 
 /// A batch's responses in the order of its groups.

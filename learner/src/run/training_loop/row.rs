@@ -5,6 +5,8 @@ use crate::intake::filter::same_rewards;
 use crate::telemetry::metrics::{UpdateRow, WeightRow};
 use crate::training::trainer::UpdateReport;
 use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::work::trajectory::{MetaValue, Trajectory};
+use echo_sandbox::task::Miss;
 use std::collections::BTreeMap;
 
 pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateReport) -> UpdateRow {
@@ -40,6 +42,7 @@ pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateR
         kl_reference: stats.kl_reference(),
         logp_gap: report.gaps.reported,
         logp_gap_by_precision: report.gaps.by_precision.clone(),
+        logp_gap_by_lag: by_lag(version, &report.gaps.by_version),
         logp_gap_recomputed: report.gaps.recomputed,
         bounded_tokens: report.bounded.values().sum(),
         echo_clips: stats.echo_clips(),
@@ -47,6 +50,7 @@ pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateR
         response_tokens: mean(lengths().sum::<usize>() as f64),
         response_tokens_max: lengths().max().unwrap_or(0) as u64,
         cut_off: mean(trajectories().filter(|t| !t.stopped).count() as f64),
+        not_understood: mean(trajectories().filter(|t| is_not_understood(t)).count() as f64),
         degenerate_groups: batch.iter().filter(|g| same_rewards(&g.group)).count() as f64
             / batch.len().max(1) as f64,
         lag_mean: lags / tokens.max(1) as f64,
@@ -61,6 +65,22 @@ pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateR
         skip_cause: report.skip_cause,
         ..UpdateRow::default()
     }
+}
+
+/// Tokens of all responses of a batch.
+pub(super) fn response_tokens(batch: &[StoredGroup]) -> usize {
+    batch.iter().flat_map(|group| &group.group.trajectories).map(|t| t.response.len()).sum()
+}
+
+/// Whether the task found no answer in a response.
+fn is_not_understood(trajectory: &Trajectory) -> bool {
+    let miss = trajectory.omega.get("miss");
+    matches!(miss, Some(MetaValue::Text(code)) if code == Miss::Malformed.code())
+}
+
+/// What is known by version, by lag.
+fn by_lag(now: PolicyVersion, gaps: &BTreeMap<u64, f64>) -> BTreeMap<u64, f64> {
+    gaps.iter().map(|(version, gap)| (now.lag_behind(PolicyVersion(*version)), *gap)).collect()
 }
 
 /// Lag in updates → tokens of the batch with that lag.
@@ -82,7 +102,7 @@ mod tests {
     use crate::training::trainer::{Effort, LogpGaps};
     use echo_protocol::work::lease::LeaseId;
     use echo_protocol::work::order::OrderCounter;
-    use echo_protocol::work::trajectory::{Trajectory, TrajectoryGroup, spans};
+    use echo_protocol::work::trajectory::{TrajectoryGroup, spans};
 
     #[test]
     fn a_skipped_update_stays_in_the_record() {
@@ -141,5 +161,6 @@ mod tests {
         };
         let batch = [StoredGroup { arrival: 0, correct: vec![false; 2], group }];
         assert_eq!(staleness(PolicyVersion(7), &batch), [(3, 2), (2, 1), (1, 3)].into());
+        assert_eq!(by_lag(PolicyVersion(7), &[(5, 0.25), (7, 0.5)].into()), [(2, 0.25), (0, 0.5)].into());
     }
 }

@@ -4,6 +4,7 @@ use crate::config::{TrainSection, WatchSection};
 use crate::run::controller::RunPlan;
 use crate::run::release::tests::{Fixture, deaf};
 use crate::storage::run_dir::RunDir;
+use crate::telemetry::samples::each_sample;
 use echo_policy::model::config::{ModelConfig, TinySizes};
 use object_store::path::Path as ObjectPath;
 use std::sync::mpsc;
@@ -25,6 +26,7 @@ pub(crate) fn learning(fixture: &Fixture, releases: Releases) -> Learning {
         watch: Watch::read(&RunDir::new(fixture.dir.path()), PolicyVersion(0), &WatchSection::default())
             .and_then(|(draft, _)| draft.commit())
             .unwrap(),
+        samples: Arc::new(Samples::off()),
         peak_flops: None,
         max_skipped: 20,
         evaluation_orders: 1,
@@ -38,6 +40,20 @@ fn ended(learning: Learning) -> Result<TrainingEnd, LearningError> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || drop(sender.send(learning.run())));
     receiver.recv_timeout(LIMIT).expect("it ends in time")
+}
+
+#[test]
+fn the_first_answers_of_an_evaluation_are_samples() {
+    let fixture = Fixture::new();
+    let mut learning = learning(&fixture, fixture.releases(fixture.checkpoints()));
+    let (dir, section) = (RunDir::new(fixture.dir.path()), WatchSection { samples: 1, ..Default::default() });
+    learning.samples = Arc::new(Samples::start(&dir, PolicyVersion(0), &section));
+    learning.evaluation_orders = 5;
+    assert!(learning.evaluate(PolicyVersion(0)).unwrap());
+    learning.samples.finish();
+    let mut shown = Vec::new();
+    each_sample(&dir, |sample| shown.push((sample.evaluated, sample.order, sample.responses.len()))).unwrap();
+    assert_eq!(shown, [(Some(0), 0, 1), (Some(0), 1, 1)]);
 }
 
 #[test]

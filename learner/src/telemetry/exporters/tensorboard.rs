@@ -5,8 +5,8 @@
 //! from the file. The new file begins with a session start at step 0, with which a TensorBoard that
 //! is looking forgets what it has read.
 //!
-//! The few messages of TensorFlow's `event.proto` and `summary.proto` that scalars and
-//! histograms need are written out here. `tboard` needs a `protoc` to be built;
+//! The few messages of TensorFlow's `event.proto`, `summary.proto` and `tensor.proto` that scalars,
+//! histograms and texts need are written out here. `tboard` needs a `protoc` to be built;
 //! `tensorboard-rs` ends the process when a disk is full, queues without bound, and pulls a
 //! protobuf with a published advisory.
 
@@ -23,7 +23,7 @@ const NAME: &str = "events.out.tfevents.";
 
 /// The open event file, which TensorBoard follows.
 #[derive(Debug)]
-pub(super) struct EventFile {
+pub(in crate::telemetry) struct EventFile {
     path: PathBuf,
     file: File,
     /// Tags whose description is in the file.
@@ -34,7 +34,7 @@ impl EventFile {
     /// A new file in `dir`, in the place of all that are there; `now` is the time in Unix seconds.
     /// The one before is emptied, and goes with the next start: a TensorBoard that is looking never
     /// gets beyond a file that vanishes.
-    pub(super) fn replace(dir: &Path, now: f64) -> io::Result<Self> {
+    pub(in crate::telemetry) fn replace(dir: &Path, now: f64) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let mut old = Vec::new();
         for entry in fs::read_dir(dir)? {
@@ -64,8 +64,32 @@ impl EventFile {
     }
 
     /// Whether nobody has removed it.
-    pub(super) fn is_there(&self) -> bool {
+    pub(in crate::telemetry) fn is_there(&self) -> bool {
         is_at(&self.file, &self.path)
+    }
+
+    /// Its length in bytes; 0 where that cannot be known.
+    pub(in crate::telemetry) fn length(&self) -> u64 {
+        self.file.metadata().map_or(0, |file| file.len())
+    }
+
+    /// Writes a text in Markdown under its tag.
+    pub(in crate::telemetry) fn write_text(
+        &mut self,
+        step: u64,
+        time: f64,
+        tag: String,
+        markdown: String,
+    ) -> io::Result<()> {
+        let metadata = Metadata {
+            plugin: Some(Plugin { name: "text".to_owned() }),
+            description: String::new(),
+            class: CLASS_TENSOR,
+        };
+        let text = Number::Tensor(Tensor::of(markdown));
+        let value = vec![TaggedValue { tag, metadata: Some(metadata), number: Some(text) }];
+        let step = i64::try_from(step).unwrap_or(i64::MAX);
+        self.append(&Event { wall_time: time, step, what: Some(What::Summary(Summary { value })) })
     }
 
     /// Writes what a row says.
@@ -93,7 +117,7 @@ impl EventFile {
 
     fn value(&mut self, tag: String, help: &str, number: Number) -> TaggedValue {
         let new = self.described.insert(tag.clone());
-        let metadata = new.then(|| Metadata { description: help.to_owned() });
+        let metadata = new.then(|| Metadata { description: help.to_owned(), ..Metadata::default() });
         TaggedValue { tag, metadata, number: Some(number) }
     }
 
@@ -117,6 +141,10 @@ fn checksum(bytes: &[u8]) -> u32 {
 
 /// TensorBoard's `SessionLog.SessionStatus.START`, written at the head of each file.
 const SESSION_START: i32 = 1;
+/// TensorFlow's `DataClass.DATA_CLASS_TENSOR`.
+const CLASS_TENSOR: i32 = 2;
+/// TensorFlow's `DataType.DT_STRING`.
+const TYPE_STRING: i32 = 7;
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Event {
@@ -150,14 +178,14 @@ struct Summary {
     value: Vec<TaggedValue>,
 }
 
-/// TensorBoard's `Summary.Value`: a number under its tag.
+/// TensorBoard's `Summary.Value`: a number or a text under its tag.
 #[derive(Clone, PartialEq, prost::Message)]
 struct TaggedValue {
     #[prost(string, tag = "1")]
     tag: String,
     #[prost(message, optional, tag = "9")]
     metadata: Option<Metadata>,
-    #[prost(oneof = "Number", tags = "2, 5")]
+    #[prost(oneof = "Number", tags = "2, 5, 8")]
     number: Option<Number>,
 }
 
@@ -167,11 +195,54 @@ enum Number {
     Scalar(f32),
     #[prost(message, tag = "5")]
     Histogram(Histogram),
+    #[prost(message, tag = "8")]
+    Tensor(Tensor),
 }
 
-/// TensorBoard's `SummaryMetadata`, of which only the description is used.
+/// TensorFlow's `TensorProto`, with one text.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Tensor {
+    #[prost(int32, tag = "1")]
+    dtype: i32,
+    #[prost(message, optional, tag = "2")]
+    shape: Option<TensorShape>,
+    #[prost(bytes = "vec", repeated, tag = "8")]
+    strings: Vec<Vec<u8>>,
+}
+
+impl Tensor {
+    fn of(text: String) -> Self {
+        let shape = TensorShape { dimensions: vec![Dimension { size: 1 }] };
+        Self { dtype: TYPE_STRING, shape: Some(shape), strings: vec![text.into_bytes()] }
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct TensorShape {
+    #[prost(message, repeated, tag = "2")]
+    dimensions: Vec<Dimension>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Dimension {
+    #[prost(int64, tag = "1")]
+    size: i64,
+}
+
+/// TensorBoard's `SummaryMetadata.PluginData`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Plugin {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+/// TensorBoard's `SummaryMetadata`: the description of a scalar, or what a tensor is shown by.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Metadata {
+    #[prost(message, optional, tag = "1")]
+    plugin: Option<Plugin>,
+    #[prost(int32, tag = "4")]
+    class: i32,
     #[prost(string, tag = "3")]
     description: String,
 }
@@ -224,4 +295,4 @@ impl Histogram {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(in crate::telemetry) mod tests;

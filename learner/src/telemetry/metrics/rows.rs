@@ -48,6 +48,9 @@ pub struct UpdateRow {
     /// Its mean by the precision that groups declare.
     #[serde(default)]
     pub logp_gap_by_precision: BTreeMap<String, f64>,
+    /// Its mean by lag in updates, over groups that one version alone generated, in f32.
+    #[serde(default)]
+    pub logp_gap_by_lag: BTreeMap<u64, f64>,
     /// How far they are from those recomputed at the start of the update, where they were.
     #[serde(default)]
     pub logp_gap_recomputed: Option<Gap>,
@@ -62,6 +65,9 @@ pub struct UpdateRow {
     /// Share of responses that were cut at the longest length.
     #[serde(default)]
     pub cut_off: f64,
+    /// Share of responses in which the task found no answer: their `miss` is `malformed`.
+    #[serde(default)]
+    pub not_understood: f64,
     /// Share of groups in which every reward is the same, so that they teach nothing.
     pub degenerate_groups: f64,
     /// Lag in updates → tokens of the batch with that lag.
@@ -78,6 +84,9 @@ pub struct UpdateRow {
     /// The same for each second of the update.
     #[serde(default)]
     pub tokens_per_s: f64,
+    /// Tokens of the batch's responses for each second of the period: what the run as a whole achieves.
+    #[serde(default)]
+    pub response_tokens_per_s: f64,
     /// Model FLOPs of the update.
     #[serde(default)]
     pub flops: f64,
@@ -107,6 +116,9 @@ pub struct UpdateRow {
     /// Seconds since the last update ended; in a process's first row, since its learning began.
     #[serde(default)]
     pub period_s: f64,
+    /// Seconds to the run's last update, at the pace of the last updates of this process.
+    #[serde(default)]
+    pub eta_s: Option<f64>,
     /// Share of the period that was waited for the batch.
     #[serde(default)]
     pub bubble_ratio: f64,

@@ -25,6 +25,9 @@ pub struct LogpGaps {
     /// The mean of the same by the precision that groups declare. Where one is off by more than
     /// another of the same staleness, the rest is its rounding.
     pub by_precision: BTreeMap<String, f64>,
+    /// The mean of the same by version, over groups that one version alone generated, in f32. At the
+    /// version that is trained nothing but kernels may differ.
+    pub by_version: BTreeMap<u64, f64>,
     /// To what the trainer recomputed at the start of the update, where it did: how far the
     /// update's earlier steps have moved the policy.
     pub recomputed: Option<Gap>,
@@ -75,18 +78,31 @@ impl Differences {
         self.bounded.iter().map(|(group, moved)| (*group, *moved))
     }
 
-    /// What they come to; `precision` is what a group of the batch declares.
-    pub(super) fn gaps(mut self, precision: impl Fn(usize) -> String) -> LogpGaps {
-        let mut sums: BTreeMap<String, (f64, usize)> = BTreeMap::new();
+    /// What they come to; `precision` is what a group of the batch declares, and `version` the one
+    /// whose weights, as they were published, all of its tokens are of.
+    pub(super) fn gaps(
+        mut self,
+        precision: impl Fn(usize) -> String,
+        version: impl Fn(usize) -> Option<u64>,
+    ) -> LogpGaps {
+        let by_precision = self.means(|group| Some(precision(group)));
+        let by_version = self.means(version);
+        let mut reported: Vec<f32> = self.reported.into_values().flatten().collect();
+        let (reported, recomputed) = (gap(&mut reported), gap(&mut self.recomputed));
+        LogpGaps { reported, by_precision, by_version, recomputed }
+    }
+
+    /// Mean over the tokens of all groups with one name; groups without a name are left out.
+    fn means<K: Ord>(&self, name: impl Fn(usize) -> Option<K>) -> BTreeMap<K, f64> {
+        let mut sums: BTreeMap<K, (f64, usize)> = BTreeMap::new();
         for (group, tokens) in &self.reported {
-            let (sum, count) = sums.entry(precision(*group)).or_default();
+            let Some(name) = name(*group) else { continue };
+            let (sum, count) = sums.entry(name).or_default();
             *sum += tokens.iter().map(|d| f64::from(*d)).sum::<f64>();
             *count += tokens.len();
         }
         let means = sums.into_iter().filter(|(_, (_, count))| *count > 0);
-        let by_precision = means.map(|(name, (sum, count))| (name, sum / count as f64)).collect();
-        let mut reported: Vec<f32> = self.reported.into_values().flatten().collect();
-        LogpGaps { reported: gap(&mut reported), by_precision, recomputed: gap(&mut self.recomputed) }
+        means.map(|(name, (sum, count))| (name, sum / count as f64)).collect()
     }
 }
 
@@ -120,12 +136,13 @@ mod tests {
         let reported = Some(Gap { mean: 0.25, p95: 0.5 });
         let by_precision = [("f32".to_owned(), 0.25)].into();
         let plain = |_| "f32".to_owned();
-        assert_eq!(differences.gaps(plain), LogpGaps { reported, by_precision, recomputed: None });
-        assert_eq!(Differences::default().gaps(plain), LogpGaps::default());
+        let expected = LogpGaps { reported, by_precision, ..LogpGaps::default() };
+        assert_eq!(differences.gaps(plain, |_| None), expected);
+        assert_eq!(Differences::default().gaps(plain, |_| Some(4)), LogpGaps::default());
     }
 
     #[test]
-    fn precisions_are_told_apart() {
+    fn precisions_and_versions_are_told_apart() {
         let of = |group, off: &[f64]| {
             let mut differences = Differences::default();
             let behaviour = vec![-1.0; off.len()];
@@ -137,8 +154,10 @@ mod tests {
         all.append(of(1, &[1.0]));
         all.append(of(2, &[0.0, 0.0]));
         all.append(of(1, &[2.0]));
-        let gaps = all.gaps(|group| ["f32", "int8", "f32"][group].to_owned());
+        let versions = [Some(7), None, Some(8)];
+        let gaps = all.gaps(|group| ["f32", "int8", "f32"][group].to_owned(), |group| versions[group]);
         assert_eq!(gaps.by_precision, [("f32".to_owned(), 0.1875), ("int8".to_owned(), 1.5)].into());
+        assert_eq!(gaps.by_version, [(7, 0.375), (8, 0.0)].into());
         assert_eq!(gaps.reported.map(|gap| gap.mean), Some(0.625));
     }
 }

@@ -36,6 +36,37 @@ pub(in crate::telemetry::exporters) fn scalars(dir: &Path, tag: &str) -> Vec<(i6
     found
 }
 
+/// Step and text of every text with this tag in the one file in `dir`.
+pub(in crate::telemetry) fn texts(dir: &Path, tag: &str) -> Vec<(i64, String)> {
+    let mut found = Vec::new();
+    for event in events(dir) {
+        let Some(What::Summary(summary)) = event.what else { continue };
+        for value in summary.value.into_iter().filter(|value| value.tag == tag) {
+            let Some(Number::Tensor(tensor)) = value.number else { panic!("{tag} is no text") };
+            assert_eq!(value.metadata.unwrap().plugin.unwrap().name, "text");
+            found.push((event.step, String::from_utf8(tensor.strings.concat()).unwrap()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_text_is_encoded_as_tensorboard_reads_it() {
+    let metadata = Metadata {
+        plugin: Some(Plugin { name: "text".to_owned() }),
+        description: String::new(),
+        class: CLASS_TENSOR,
+    };
+    let number = Some(Number::Tensor(Tensor::of("hi".to_owned())));
+    let value = TaggedValue { tag: "t".to_owned(), metadata: Some(metadata), number };
+    let mut expected = b"\x0a\x01t".to_vec();
+    // tensor { dtype: DT_STRING, tensor_shape { dim { size: 1 } }, string_val: "hi" }
+    expected.extend(b"\x42\x0c\x08\x07\x12\x04\x12\x02\x08\x01\x42\x02hi");
+    // metadata { plugin_data { plugin_name: "text" }, data_class: DATA_CLASS_TENSOR }
+    expected.extend(b"\x4a\x0a\x0a\x06\x0a\x04text\x20\x02");
+    assert_eq!(value.encode_to_vec(), expected);
+}
+
 #[test]
 fn checksums_are_those_of_tensorflow() {
     // CRC-32C of 32 zeros is 0x8a9136aa (RFC 3720 B.4); this is it under the mask of TensorFlow's crc32c.h.
