@@ -110,6 +110,18 @@ pub trait Task: Debug + Send + Sync {
         None
     }
 
+    /// How many rows it draws its prompts from; `None` where it makes them up. Those that are held
+    /// out do not count.
+    fn rows(&self) -> Option<usize> {
+        None
+    }
+
+    /// The same task over one of these rows alone, which every seed then draws; `None` past the
+    /// last, and where there are no rows.
+    fn row(&self, _index: usize) -> Option<Box<dyn Task>> {
+        None
+    }
+
     /// The characters of all prompts and solutions, where a file brings them: a character tokenizer
     /// is made for them. Procedural tasks stay within what every one of them has.
     fn alphabet(&self) -> BTreeSet<char> {

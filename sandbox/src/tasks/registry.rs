@@ -11,6 +11,7 @@ use crate::task::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use crate::task::spec;
 use crate::task::spec::{MAX_NAME_BYTES, SpecError};
 use crate::tasks::chain_sum::{self, ChainSum};
+use crate::tasks::choice::{self, ChoiceTask};
 use crate::tasks::code::{self, CodeTask};
 use crate::tasks::countdown::{self, Countdown};
 use crate::tasks::guess_number::{self, GuessNumber};
@@ -33,8 +34,12 @@ enum Make {
 
 type Made = Result<Box<dyn Task>, SpecError>;
 
-const TASKS: [(&str, Make); 9] = [
+const TASKS: [(&str, Make); 10] = [
     (chain_sum::NAME, Procedural(|params| boxed(ChainSum::new(spec::config(chain_sum::NAME, params)?)))),
+    (
+        choice::NAME,
+        OfFile(|params, bytes| boxed(ChoiceTask::new(spec::config(choice::NAME, params)?, bytes))),
+    ),
     (code::NAME, OfFile(|params, bytes| boxed(CodeTask::new(spec::config(code::NAME, params)?, bytes)))),
     (countdown::NAME, Procedural(|params| boxed(Countdown::new(spec::config(countdown::NAME, params)?)))),
     (
