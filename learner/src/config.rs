@@ -40,7 +40,7 @@ pub use crate::publishing::options::SnapshotSection;
 pub use crate::reputation::options::RecordSection;
 pub use crate::server::options::NetworkSection;
 pub use crate::telemetry::options::WatchSection;
-pub use crate::training::evaluation::options::EvaluationSection;
+pub use crate::training::evaluation::options::{EvaluationSection, EvaluationSet};
 pub use crate::training::options::TrainSection;
 pub use crate::training::precision_weights::PrecisionWeights;
 pub use crate::verification::panel::options::VerifySection;
@@ -162,7 +162,7 @@ impl RunConfig {
         above_zero("train.minibatches", self.train.minibatches as u64)?;
         above_zero("train.micro_batch_tokens", self.train.micro_batch_tokens as u64)?;
         above_zero("train.max_skipped", u64::from(self.train.max_skipped))?;
-        above_zero("evaluation.orders", self.evaluation.orders)?;
+        self.evaluation.validate()?;
         let (norm, decay) = (self.train.max_grad_norm, self.train.weight_decay);
         setting("train.max_grad_norm", norm, norm > 0.0, "it has to be above 0; inf does not clip")?;
         let decays = decay >= 0.0 && decay.is_finite();
@@ -221,9 +221,10 @@ impl RunConfig {
         task.data.as_ref().or_else(|| self.data.get(&task.name)).map(PathBuf::as_path)
     }
 
-    /// All paths of files that tasks are made of.
+    /// All paths of files that tasks are made of, those of evaluations too.
     pub(crate) fn task_files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        self.tasks.iter_mut().filter_map(|task| task.data.as_mut()).chain(self.data.values_mut())
+        let of_tasks = self.tasks.iter_mut().filter_map(|task| task.data.as_mut());
+        of_tasks.chain(self.data.values_mut()).chain(self.evaluation.files())
     }
 
     /// The staleness policy that `[staleness]` comes to: S, κ, η and the order of batches.
