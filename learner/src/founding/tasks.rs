@@ -88,7 +88,8 @@ pub(super) fn spec_name(task: &TaskEntry) -> &str {
     if wasm::asks_for_module(&task.name) { wasm::NAME } else { &task.name }
 }
 
-fn read_task_file(task: &str, path: &Path) -> Result<Vec<u8>, PrepareError> {
+/// Reads the file of a task; refuses one that is too long.
+pub(crate) fn read_task_file(task: &str, path: &Path) -> Result<Vec<u8>, PrepareError> {
     let path = &std::path::absolute(path).map_err(io_error(path))?;
     let failed = |source| PrepareError::Data { task: task.to_owned(), path: path.clone(), source };
     let bytes = fs::metadata(path).map_err(failed)?.len();

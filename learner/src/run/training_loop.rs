@@ -6,12 +6,14 @@ mod row;
 mod waiting;
 
 use crate::common::paced_log;
+use crate::common::workload::dtype;
 use crate::intake::buffer::StoredGroup;
 use crate::intake::coordinator::CoordinatorError;
 use crate::intake::filter::Starvation;
 use crate::publishing::checkpoint::CheckpointState;
 use crate::publishing::snapshots::PublicationRow;
 use crate::run::controller::{Controller, RunStep};
+use crate::run::evaluations::Evaluations;
 use crate::run::release::{ReleaseError, Releases};
 use crate::server::SharedState;
 use crate::telemetry::exporters::Watch;
@@ -101,6 +103,8 @@ pub struct Learning {
     pub max_skipped: u32,
     /// Held-out orders in an evaluation.
     pub evaluation_orders: u64,
+    /// Sets that are evaluated beside training.
+    pub evaluations: Evaluations,
     /// Cancelled from outside to stop.
     pub stop: CancellationToken,
     /// When the process started.
@@ -154,6 +158,22 @@ impl Learning {
         Ok(released?)
     }
 
+    /// Writes the rows of sets that were evaluated meanwhile.
+    fn record_evaluations(&mut self) -> Result<(), LearningError> {
+        self.evaluations
+            .found()
+            .iter()
+            .try_for_each(|row| self.watch.write(row))
+            .map_err(LearningError::Metrics)
+    }
+
+    /// Hands the policy of a version to the sets that are due at it.
+    fn offer(&self, version: PolicyVersion) -> Result<(), LearningError> {
+        let published = dtype(self.shared.workload.charter.snapshot_type);
+        let weights = || self.weights(published);
+        Ok(self.evaluations.offer(version, self.controller.is_last(version), weights)?)
+    }
+
     fn look_at_releases(&mut self) -> Result<(), LearningError> {
         let looked = self.releases.look();
         self.record(looked)
@@ -169,6 +189,7 @@ impl Learning {
         let (mut named, mut barren) = (Named::default(), Barren::new(self.trainer.group_by()));
         loop {
             self.look_at_releases()?;
+            self.record_evaluations()?;
             let step = self.controller.next();
             tracing::debug!("next: {step:?}");
             match step {
@@ -180,6 +201,7 @@ impl Learning {
                 RunStep::Checkpoint(version) => timed(&mut phases.checkpoint_s, || self.checkpoint(version))?,
                 RunStep::Publish(version) => timed(&mut phases.publication_s, || self.publish(version))?,
                 RunStep::Update(version) => {
+                    self.offer(version)?;
                     let Some((batch, waited_s)) = self.wait_for_batch(version)? else {
                         return Ok(TrainingEnd::Stopped);
                     };
@@ -197,9 +219,12 @@ impl Learning {
                         }
                     }
                 }
-                RunStep::Finish(_) => {
+                RunStep::Finish(version) => {
+                    self.offer(version)?;
                     self.wait_for_releases()?;
                     self.shared.coordinator().close()?;
+                    self.evaluations.wait();
+                    self.record_evaluations()?;
                     return Ok(TrainingEnd::Finished);
                 }
             }

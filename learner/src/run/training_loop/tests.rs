@@ -28,6 +28,7 @@ pub(crate) fn learning(fixture: &Fixture, releases: Releases) -> Learning {
         peak_flops: None,
         max_skipped: 20,
         evaluation_orders: 1,
+        evaluations: Evaluations::none(),
         stop: fixture.stop.clone(),
         started: Instant::now(),
     }

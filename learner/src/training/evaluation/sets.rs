@@ -59,7 +59,7 @@ impl PreparedSet {
     pub fn new(options: EvaluationSet, file: Option<Vec<u8>>) -> Result<Self, QuestionsError> {
         let mut files = TaskFiles::none();
         let data = file.map(|bytes| files.add(bytes));
-        let name = if wasm::asks_for_module(&options.task) { wasm::NAME } else { &options.task };
+        let name: &str = if wasm::asks_for_module(&options.task) { wasm::NAME } else { &options.task };
         let spec = TaskSpec { data, params: options.params.clone(), ..TaskSpec::new(name) };
         let questions = Questions::new(&spec, &files, options.seed, options.limit)?;
         Ok(Self { options, spec, questions })
