@@ -8,6 +8,7 @@
 //!   publish       the network of a run around policies that are there already
 //!   warmup        the starting policy alone
 //!   export        the policy of a checkpoint
+//!   evaluate      avg@k and pass@k of a model or a run
 //!   prefilter     which rows of a task's file are worth asking
 //!   bench         how fast this machine trains
 //!   peers         list, ban, pardon
@@ -15,6 +16,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod evaluate;
 pub mod export;
 pub mod peers;
 pub mod prefilter;

@@ -40,7 +40,7 @@ pub use crate::publishing::options::SnapshotSection;
 pub use crate::reputation::options::RecordSection;
 pub use crate::server::options::NetworkSection;
 pub use crate::telemetry::options::WatchSection;
-pub use crate::training::evaluation::options::{EvaluationSection, EvaluationSet};
+pub use crate::training::evaluation::options::{EvaluationSection, EvaluationSet, Place};
 pub use crate::training::options::TrainSection;
 pub use crate::training::precision_weights::PrecisionWeights;
 pub use crate::verification::panel::options::VerifySection;

@@ -6,7 +6,7 @@
 use anyhow::Context;
 use clap::Parser;
 use echo_learner::commands::cli::{Cli, LearnerCommand};
-use echo_learner::commands::{bench, export, prefilter, preflight, publish, warmup};
+use echo_learner::commands::{bench, evaluate, export, prefilter, preflight, publish, warmup};
 use echo_learner::config::RunConfig;
 use echo_learner::founding;
 use echo_learner::run::{capacity, daemon};
@@ -78,6 +78,7 @@ fn act(cli: Cli) -> anyhow::Result<()> {
             work(founded, &signals)
         }
         LearnerCommand::Export(plan) => export(&plan),
+        LearnerCommand::Evaluate(plan) => evaluate(&plan),
         LearnerCommand::Warmup { config, output } => {
             listen()?;
             warmup::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
@@ -119,6 +120,12 @@ fn export(plan: &export::ExportPlan) -> anyhow::Result<()> {
     listen()?;
     let version = tokio::runtime::Runtime::new()?.block_on(export::export(plan))?;
     Ok(print(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
+}
+
+fn evaluate(plan: &evaluate::EvaluatePlan) -> anyhow::Result<()> {
+    let signals = listen()?;
+    let evaluated = evaluate::evaluate(plan, &signals.stop())?;
+    Ok(print(&if plan.json { format!("{}\n", evaluated.json()) } else { evaluated.text() })?)
 }
 
 fn publish(file: &Path, plan: &publish::RehearsalPlan) -> anyhow::Result<()> {

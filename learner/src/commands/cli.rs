@@ -1,6 +1,7 @@
 //! The command line of `echo-learner`.
 
 use crate::commands::bench;
+use crate::commands::evaluate;
 use crate::commands::export;
 use crate::commands::peers;
 use crate::commands::prefilter;
@@ -63,6 +64,8 @@ Examples:
   echo-learner resume runs/addition         go on with it
   echo-learner export runs/addition --output policy
                                             write the newest checkpoint's policy, while the run goes on
+  echo-learner evaluate qwen3 --data gsm8k_test.jsonl --samples 8 --max-new-tokens 1024
+                                            avg@8 and pass@k with their intervals
   echo-learner warmup --config run.toml --output start
                                             only make the supervised starting policy
   echo-learner publish run.toml --policy qwen3 --nodes 8 --json
@@ -118,6 +121,11 @@ pub enum LearnerCommand {
     ///
     /// Works beside a learner that is training, and changes nothing in the run directory.
     Export(export::ExportPlan),
+    /// Measure a model, or a version of a run, on a set of rows: avg@k and pass@k with 95 % intervals.
+    ///
+    /// Each row is answered several times. Rows are written as they are answered: the same command goes
+    /// on after an interrupt, and comes to the same rows. Works beside a learner that is training.
+    Evaluate(evaluate::EvaluatePlan),
     /// Make the supervised starting policy and write it as a Hugging Face directory.
     Warmup {
         /// The run file; it needs a [warmup] table.

@@ -26,7 +26,7 @@ pub struct ExportPlan {
 }
 
 /// `12`, or `v12` as logs have it.
-fn version(text: &str) -> Result<PolicyVersion, std::num::ParseIntError> {
+pub(super) fn version(text: &str) -> Result<PolicyVersion, std::num::ParseIntError> {
     text.strip_prefix('v').unwrap_or(text).parse().map(PolicyVersion)
 }
 
