@@ -125,7 +125,7 @@ pub enum LearnerCommand {
     ///
     /// Each row is answered several times. Rows are written as they are answered: the same command goes
     /// on after an interrupt, and comes to the same rows. Works beside a learner that is training.
-    Evaluate(evaluate::EvaluatePlan),
+    Evaluate(Box<evaluate::EvaluatePlan>),
     /// Make the supervised starting policy and write it as a Hugging Face directory.
     Warmup {
         /// The run file; it needs a [warmup] table.
