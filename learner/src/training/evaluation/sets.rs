@@ -71,6 +71,12 @@ impl PreparedSet {
         &self.options
     }
 
+    /// What it asks.
+    #[must_use]
+    pub fn questions(&self) -> &Questions {
+        &self.questions
+    }
+
     /// How many rows it has.
     #[must_use]
     pub fn rows(&self) -> usize {
