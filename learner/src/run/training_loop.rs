@@ -201,7 +201,7 @@ impl Learning {
                 RunStep::Checkpoint(version) => timed(&mut phases.checkpoint_s, || self.checkpoint(version))?,
                 RunStep::Publish(version) => timed(&mut phases.publication_s, || self.publish(version))?,
                 RunStep::Update(version) => {
-                    self.offer(version)?;
+                    timed(&mut phases.evaluation_s, || self.offer(version))?;
                     let Some((batch, waited_s)) = self.wait_for_batch(version)? else {
                         return Ok(TrainingEnd::Stopped);
                     };

@@ -87,3 +87,24 @@ impl Runner<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generation::threads::compute_aside;
+    use std::thread;
+
+    #[test]
+    fn a_pass_aside_does_not_wait_for_one_of_the_process() {
+        let processor = Processor::best();
+        let entered = ComputePool::enter(SMALL, processor, |_| {
+            let aside = thread::spawn(move || {
+                compute_aside();
+                ComputePool::enter(SMALL, processor, |pool| pool.threads)
+            });
+            // In the same room it would wait for us, and we for it.
+            aside.join().unwrap()
+        });
+        assert_eq!(entered, rayon::current_num_threads());
+    }
+}
