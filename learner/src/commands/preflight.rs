@@ -9,6 +9,7 @@ mod threads;
 use crate::config::RunConfig;
 use crate::founding;
 use crate::publishing::checkpoint::{CheckpointError, Checkpoints};
+use crate::run::evaluations;
 use crate::run::network;
 use crate::storage::run_dir::RunDir;
 use crate::training::device::TrainDevice;
@@ -53,6 +54,7 @@ pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), LearnerProb
         problems.take(config.train.device.open(config.train.compute));
     }
     problems.take(network::listed_peers(config).map_err(Box::<dyn Error>::from));
+    problems.take(evaluations::prepared(&config.evaluation).map_err(Box::<dyn Error>::from));
     problems.addresses(config, file);
     problems.take(store(config).await);
     problems.into_result()

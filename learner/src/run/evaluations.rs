@@ -92,6 +92,9 @@ impl Evaluations {
             let names = row.get("evaluation").and_then(Value::as_object).into_iter().flatten();
             known.extend(names.filter_map(|(name, _)| Some((name.clone(), version?))));
         })?;
+        for set in &sets {
+            tracing::info!("evaluation {} has {} rows", set.options().name, set.rows());
+        }
         let (sets, shared) = (Arc::new(sets), Shared::default());
         let worker = Worker {
             sets: sets.clone(),
@@ -184,9 +187,7 @@ pub fn prepared(section: &EvaluationSection) -> anyhow::Result<Vec<PreparedSet>>
     let prepare = |set: &EvaluationSet| {
         let at = || format!("[[evaluation]] {}", set.name);
         let file = set.data.as_deref().map(|path| read_task_file(&set.task, path)).transpose();
-        let prepared = PreparedSet::new(set.clone(), file.with_context(at)?).with_context(at)?;
-        tracing::info!("evaluation {} has {} rows", set.name, prepared.rows());
-        anyhow::Ok(prepared)
+        PreparedSet::new(set.clone(), file.with_context(at)?).with_context(at)
     };
     section.sets.iter().map(prepare).collect()
 }
