@@ -10,6 +10,7 @@
 //!   init          a run file to begin with
 //!   warmup        the starting policy alone
 //!   export        the policy of a checkpoint
+//!   evaluate      avg@k and pass@k of a model or a run
 //!   prefilter     which rows of a task's file are worth asking
 //!   bench         how fast this machine trains
 //!   peers         list, ban, pardon
@@ -23,6 +24,7 @@
 pub mod bench;
 pub mod check;
 pub mod cli;
+pub mod evaluate;
 pub mod export;
 pub mod init;
 pub mod peers;

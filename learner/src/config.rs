@@ -39,7 +39,7 @@ pub use crate::publishing::options::SnapshotSection;
 pub use crate::reputation::options::RecordSection;
 pub use crate::server::options::NetworkSection;
 pub use crate::telemetry::options::WatchSection;
-pub use crate::training::evaluation::options::EvaluationSection;
+pub use crate::training::evaluation::options::{EvaluationSection, EvaluationSet, Place};
 pub use crate::training::options::TrainSection;
 pub use crate::training::precision_weights::PrecisionWeights;
 pub use crate::verification::panel::options::VerifySection;
@@ -174,9 +174,10 @@ impl RunConfig {
         task.data.as_ref().or_else(|| self.data.get(&task.name)).map(PathBuf::as_path)
     }
 
-    /// All paths of files that tasks are made of.
+    /// All paths of files that tasks are made of, those of evaluations too.
     pub(crate) fn task_files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        self.tasks.iter_mut().filter_map(|task| task.data.as_mut()).chain(self.data.values_mut())
+        let of_tasks = self.tasks.iter_mut().filter_map(|task| task.data.as_mut());
+        of_tasks.chain(self.data.values_mut()).chain(self.evaluation.files())
     }
 
     /// The staleness policy that `[staleness]` comes to: S, κ, η and the order of batches.

@@ -53,6 +53,7 @@ use tasks::{Tasks, kept_files, task_paths};
 pub use error::PrepareError;
 pub use overruled::overruled;
 pub(crate) use start::character_vocabulary;
+pub(crate) use tasks::read_task_file;
 
 /// Files of a Hugging Face directory that make its tokenizer, and travel with snapshots.
 const TOKENIZER_FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];

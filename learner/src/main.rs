@@ -9,7 +9,7 @@ use echo_learner::commands::cli::{Cli, LearnerCommand};
 use echo_learner::commands::run_file::RunFile;
 use echo_learner::commands::settings::SettingsArgs;
 use echo_learner::commands::{
-    bench, check, export, init, prefilter, preflight, publish, push, samples, show, sources, warmup,
+    bench, check, evaluate, export, init, prefilter, preflight, publish, push, samples, show, sources, warmup,
 };
 use echo_learner::config::{RunConfig, Setting};
 use echo_learner::founding;
@@ -90,6 +90,7 @@ fn act(cli: Cli) -> anyhow::Result<()> {
             work(founded, &signals)
         }
         LearnerCommand::Export(plan) => export(&plan),
+        LearnerCommand::Evaluate(plan) => evaluate(&plan),
         LearnerCommand::Warmup { config, output, json } => {
             listen()?;
             let mut last = None;
@@ -167,6 +168,12 @@ fn export(plan: &export::ExportPlan) -> anyhow::Result<()> {
     listen()?;
     let version = tokio::runtime::Runtime::new()?.block_on(export::export(plan))?;
     show::exported(&plan.output, &version.to_string(), plan.json)
+}
+
+fn evaluate(plan: &evaluate::EvaluatePlan) -> anyhow::Result<()> {
+    let signals = listen()?;
+    let evaluated = evaluate::evaluate(plan, &signals.stop())?;
+    Ok(print(&if plan.json { format!("{}\n", evaluated.json()) } else { evaluated.text() })?)
 }
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {

@@ -9,6 +9,7 @@
 //!   ├─ network          host, chunk store, source of snapshots
 //!   ├─ shared_state     leases, buffer, fleet, audit; restore_audit: policies of checkpoints
 //!   ├─ server, moderation, rendezvous     from here on nodes are let in
+//!   ├─ evaluations      a thread: sets of rows, answered beside training
 //!   ├─ release          a thread: checkpoint, its copy, publication
 //!   └─ training_loop    a thread: does what the controller says
 //! finalize: the exported policy and summary.json of a finished run
@@ -18,6 +19,7 @@ pub mod banner;
 pub mod capacity;
 pub mod controller;
 pub mod daemon;
+pub mod evaluations;
 pub mod finalize;
 pub mod network;
 pub mod release;

@@ -39,7 +39,7 @@ pub use scheduler::{
     StopStrings, Ticket,
 };
 pub use score::score;
-pub use threads::set_threads;
+pub use threads::{compute_aside, set_threads};
 
 #[cfg(test)]
 mod tests;

@@ -118,6 +118,12 @@ pub trait Task: Debug + Send + Sync {
         None
     }
 
+    /// The same task over one of these rows alone, which every seed then draws; `None` past the
+    /// last, and where there are no rows.
+    fn row(&self, _index: usize) -> Option<Box<dyn Task>> {
+        None
+    }
+
     /// What whoever founds a run on the task should know of its file: rows that are left out, as no
     /// answer could earn on them, or answers that are all the same. One text each; may be several lines.
     fn remarks(&self) -> &[String] {

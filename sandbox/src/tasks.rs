@@ -8,11 +8,12 @@
 //! TaskSpec { name, params, data } -> registry::check   before the file is there
 //!                                 -> registry::build   with it
 //!   procedural (chain_sum, countdown, guess_number, holdem, ...): parameters alone
-//!   of a file  (code, math, wasm): parameters and the file's bytes
+//!   of a file  (choice, code, math, wasm): parameters and the file's bytes
 //! -> Box<dyn Task>
 //! ```
 
 pub mod chain_sum;
+pub mod choice;
 pub mod code;
 pub mod countdown;
 mod exact;

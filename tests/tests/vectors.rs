@@ -7,9 +7,13 @@
 use echo_lab::conformance;
 use echo_lab::conformance::{GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, sandbox};
 use echo_lab::output::console::{CommandReport, Console};
+use echo_learner::config::EvaluationSet;
+use echo_learner::training::evaluation::sets::PreparedSet;
 use echo_learner::training::objective::vectors::CheckArithmetic;
 use echo_policy::conformance::vectors::VectorReport;
+use echo_sandbox::task::Response;
 use libtest_mimic::{Arguments, Failed, Trial};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, io};
@@ -29,6 +33,16 @@ const JUDGED: [(&str, Check); 8] = [
     ("mbpp_dev.jsonl", sandbox::functions),
 ];
 
+/// Sets that evaluations are made of, by their task and file.
+const SETS: [(&str, &str); 4] = [
+    ("math", GSM8K),
+    ("math", "math500_dev.jsonl"),
+    ("code", "humaneval_dev.jsonl"),
+    ("code", "mbpp_dev.jsonl"),
+];
+/// Share of a set's own solutions that have to be right: some authors write what their answer does not say.
+const RIGHT: f64 = 0.95;
+
 fn main() -> ExitCode {
     let trials = match Sources::find() {
         Ok(sources) => models(&sources)
@@ -36,11 +50,13 @@ fn main() -> ExitCode {
             .chain(tokenizer(&sources))
             .chain(objectives(&sources))
             .chain(judged(&sources))
+            .chain(sets(&sources))
             .collect(),
         Err(reason) => [MODELS, TOKENIZER, OBJECTIVES]
             .into_iter()
             .chain(JUDGED.map(|(name, _)| name))
             .map(|name| skipped(name, &reason))
+            .chain(SETS.map(|(_, file)| skipped(&named(file), &reason)))
             .collect(),
     };
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -84,6 +100,47 @@ fn judged(sources: &Sources) -> Vec<Trial> {
         Err(reason) => skipped(name, &reason),
     };
     JUDGED.into_iter().map(trial).collect()
+}
+
+/// What the trial of an evaluation set is called.
+fn named(file: &str) -> String {
+    format!("{file} as an evaluation set")
+}
+
+fn sets(sources: &Sources) -> Vec<Trial> {
+    let trial = |(task, name): (&'static str, &str)| match sources.path(name) {
+        Ok(file) => Trial::test(named(name), move || {
+            one_set(task, &file).map_err(|error| Failed::from(format!("{error:#}")))
+        }),
+        Err(reason) => skipped(&named(name), &reason),
+    };
+    SETS.into_iter().map(trial).collect()
+}
+
+/// Every row is asked once, and its own solution is right.
+fn one_set(task: &str, file: &Path) -> anyhow::Result<()> {
+    let bytes = fs::read(file)?;
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).count();
+    let options: EvaluationSet = toml::from_str(&format!("name = \"set\"\ntask = \"{task}\""))?;
+    let set = PreparedSet::new(options, Some(bytes))?;
+    let questions = set.questions();
+    anyhow::ensure!(questions.count() == lines, "{} of {lines} rows are asked", questions.count());
+    let contents: BTreeSet<_> = (0..lines).map(|row| questions.content(row)).collect();
+    anyhow::ensure!(contents.len() == lines, "{} of {lines} rows differ", contents.len());
+    let mut wrong = Vec::new();
+    for row in 0..lines {
+        let assignment = questions.assignment(row);
+        let text = assignment.solution();
+        if !assignment.reward(&Response { text: &text, finished: true })?.correct {
+            wrong.push(row);
+        }
+    }
+    let right = 1.0 - wrong.len() as f64 / lines as f64;
+    anyhow::ensure!(
+        right >= RIGHT,
+        "{right:.3} of its own solutions are right, and not those of rows {wrong:?}"
+    );
+    Ok(())
 }
 
 fn trial(name: &str, check: impl FnOnce() -> anyhow::Result<VectorReport> + Send + 'static) -> Trial {

@@ -2,6 +2,7 @@
 
 use crate::commands::bench;
 use crate::commands::check;
+use crate::commands::evaluate;
 use crate::commands::export;
 use crate::commands::init;
 use crate::commands::peers;
@@ -83,6 +84,8 @@ Examples:
                                             go on further than the run file says
   echo-learner export runs/addition --output policy
                                             write the newest checkpoint's policy, while the run goes on
+  echo-learner evaluate qwen3 --data gsm8k_test.jsonl --samples 8 --max-new-tokens 1024
+                                            avg@8 and pass@k with their intervals
   echo-learner push runs/addition hf:OWNER/NAME --license apache-2.0
                                             upload it to the Hugging Face Hub
   echo-learner warmup --config run.toml --output start
@@ -159,6 +162,11 @@ pub enum LearnerCommand {
     ///
     /// Works beside a learner that is training, and changes nothing in the run directory.
     Export(export::ExportPlan),
+    /// Measure a model, or a version of a run, on a set of rows: avg@k and pass@k with 95 % intervals.
+    ///
+    /// Each row is answered several times. Rows are written as they are answered: the same command goes
+    /// on after an interrupt, and comes to the same rows. Works beside a learner that is training.
+    Evaluate(Box<evaluate::EvaluatePlan>),
     /// Upload a policy to the Hugging Face Hub, with a card that says how it was trained.
     ///
     /// Works beside a learner that is training. What the Hub has is not sent again, so the same command goes

@@ -9,6 +9,7 @@ mod threads;
 use crate::config::RunConfig;
 use crate::founding;
 use crate::publishing::checkpoint::{CheckpointError, Checkpoints};
+use crate::run::evaluations;
 use crate::run::network;
 use crate::storage::run_dir::RunDir;
 use crate::training::device::TrainDevice;
@@ -72,6 +73,7 @@ async fn before_founding(config: &RunConfig, file: &Path, examined: Vec<String>)
         problems.take(config.train.device.open(config.train.compute));
     }
     problems.take(network::listed_peers(config).map_err(Box::<dyn Error>::from));
+    problems.take(evaluations::prepared(&config.evaluation).map_err(Box::<dyn Error>::from));
     problems.addresses(config, file);
     problems.take(store(config).await);
     problems

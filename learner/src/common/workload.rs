@@ -175,11 +175,21 @@ impl Workload {
 
     /// What the engine is asked for `samples` responses to `order`.
     pub fn request(&self, order: &WorkOrder, samples: u32) -> Result<SampleRequest, WorkloadError> {
-        let params = self.sampling();
-        let (prompt, seed, stop_ids) = (self.prompt(order)?, order.sampler_seed(), self.ends.clone());
+        let request = self.request_for(&self.assignment(order), samples)?;
+        Ok(SampleRequest { seed: order.sampler_seed(), ..request })
+    }
+
+    /// What it is asked for responses to any assignment: at the run's settings, and with a seed of zeros.
+    pub fn request_for(
+        &self,
+        assignment: &Assignment<'_>,
+        samples: u32,
+    ) -> Result<SampleRequest, WorkloadError> {
+        let prompt = self.tokenizer.prompt(&assignment.prompt().text)?;
         // No tokenizer has more tokens than characters for what environments say.
-        let max_heard = self.assignment(order).longest_heard(self.tokenizer.around());
+        let max_heard = assignment.longest_heard(self.tokenizer.around());
         let max_heard = u32::try_from(max_heard).unwrap_or(u32::MAX);
+        let (stop_ids, params, seed) = (self.ends.clone(), self.sampling(), [0; 32]);
         let (stop_strings, limits) = (None, Vec::new());
         Ok(SampleRequest { prompt, seed, samples, stop_ids, stop_strings, limits, max_heard, params })
     }

@@ -51,7 +51,7 @@ impl RunConfig {
         found.take_all(self.record.problems());
         found.take_all(self.verify.problems());
         found.take(above_zero("run.updates", self.run.updates));
-        found.take(above_zero("evaluation.orders", self.evaluation.orders));
+        found.take_all(self.evaluation.problems());
         self.of_sampling(&mut found);
         found.take(self.admission.validate(self.sampling.temperature));
         found.take_all(self.buffer.problems(self.train.groups_per_update));

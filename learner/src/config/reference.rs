@@ -112,7 +112,9 @@ fn keys(value: &Json, path: &str, into: &mut Vec<String>) {
                 keys(value, &path, into);
             }
         }
-        Json::Array(items) if items.first().is_some_and(Json::is_object) => keys(&items[0], path, into),
+        Json::Array(items) if items.first().is_some_and(Json::is_object) => {
+            items.iter().for_each(|item| keys(item, path, into));
+        }
         _ => into.push(path.to_owned()),
     }
 }
@@ -122,6 +124,8 @@ fn the_reference_names_every_key_and_no_other() {
     let mut table = required();
     // Left out of what is written where it is not set.
     parent(&mut table, &["task", "data"]).insert("data".to_owned(), "rows.jsonl".into());
+    let set = "[[evaluation]]\nname = 'x'\ndata = 'x'\nlimit = 1\nmax_new_tokens = 1";
+    table.extend(toml::from_str::<Table>(set).unwrap());
     let (mut of_code, rows) = (Vec::new(), rows());
     keys(&serde_json::to_value(config(table).unwrap()).unwrap(), "", &mut of_code);
     let is_within = |key: &str, row: &Row| {

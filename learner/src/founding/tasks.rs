@@ -99,7 +99,7 @@ pub(super) fn spec_name(task: &TaskEntry) -> &str {
 }
 
 /// The file as nodes get it: the form in which its author has the rows stays here.
-fn read_task_file(task: &str, path: &Path) -> Result<Vec<u8>, PrepareError> {
+pub(crate) fn read_task_file(task: &str, path: &Path) -> Result<Vec<u8>, PrepareError> {
     let path = &std::path::absolute(path).map_err(io_error(path))?;
     let failed = |source| PrepareError::Data { task: task.to_owned(), path: path.clone(), source };
     let bytes = fs::metadata(path).map_err(failed)?.len();

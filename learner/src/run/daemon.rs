@@ -10,6 +10,8 @@ use crate::publishing::checkpoint::Checkpoints;
 use crate::publishing::snapshots::Publisher;
 use crate::run::banner;
 use crate::run::capacity;
+use crate::run::evaluations;
+use crate::run::evaluations::Evaluations;
 use crate::run::finalize;
 use crate::run::release::{Announce, Releaser, Releases};
 use crate::run::restore_audit::restore_policies;
@@ -61,6 +63,7 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Trainin
     let (mut past, draft) = Past::read(&founded).await?;
     say_demand(&founded, &past.updates);
     evaluation::warnings(&founded.workload.mix).iter().for_each(|text| tracing::warn!("{text}"));
+    let sets = evaluations::prepared(&founded.config.evaluation)?;
     let watch = draft.commit()?;
     let watching = serve_metrics(&founded.config, &founded.dir.config(), &watch).await?;
 
@@ -76,6 +79,7 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Trainin
     let stop = requested.child_token();
     let interrupted = tokio::spawn(say_stopping(requested.clone()));
     let checkpoints = past.checkpoints.clone();
+    let evaluations = Evaluations::start(sets, shared.workload.clone(), &dir, stop.child_token())?;
     let releases = start_releases(&checkpoints, publisher, &shared, &service, &stop)?;
     let learning = Learning {
         controller: past.controller,
@@ -88,6 +92,7 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Trainin
         peak_flops: config.watch.peak_flops,
         max_skipped: config.train.max_skipped,
         evaluation_orders: config.evaluation.orders,
+        evaluations,
         stop: stop.clone(),
         started,
     };

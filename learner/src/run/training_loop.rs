@@ -7,12 +7,14 @@ mod row;
 mod waiting;
 
 use crate::common::paced_log;
+use crate::common::workload::dtype;
 use crate::intake::buffer::StoredGroup;
 use crate::intake::coordinator::CoordinatorError;
 use crate::intake::filter::Starvation;
 use crate::publishing::checkpoint::CheckpointState;
 use crate::publishing::snapshots::PublicationRow;
 use crate::run::controller::{Controller, RunStep};
+use crate::run::evaluations::Evaluations;
 use crate::run::release::{ReleaseError, Releases};
 use crate::server::SharedState;
 use crate::telemetry::exporters::Watch;
@@ -107,6 +109,8 @@ pub struct Learning {
     pub max_skipped: u32,
     /// Held-out orders in an evaluation.
     pub evaluation_orders: u64,
+    /// Sets that are evaluated beside training.
+    pub evaluations: Evaluations,
     /// Cancelled from outside to stop.
     pub stop: CancellationToken,
     /// When the process started.
@@ -161,6 +165,22 @@ impl Learning {
         Ok(released?)
     }
 
+    /// Writes the rows of sets that were evaluated meanwhile.
+    fn record_evaluations(&mut self) -> Result<(), LearningError> {
+        self.evaluations
+            .found()
+            .iter()
+            .try_for_each(|row| self.watch.write(row))
+            .map_err(LearningError::Metrics)
+    }
+
+    /// Hands the policy of a version to the sets that are due at it.
+    fn offer(&self, version: PolicyVersion) -> Result<(), LearningError> {
+        let published = dtype(self.shared.workload.charter.snapshot_type);
+        let weights = || self.weights(published);
+        Ok(self.evaluations.offer(version, self.controller.is_last(version), weights)?)
+    }
+
     fn look_at_releases(&mut self) -> Result<(), LearningError> {
         let looked = self.releases.look();
         self.record(looked)
@@ -177,6 +197,7 @@ impl Learning {
         let mut warnings = Warnings::new(self.shared.workload.charter.sampling.max_new_tokens);
         loop {
             self.look_at_releases()?;
+            self.record_evaluations()?;
             let step = self.controller.next();
             tracing::debug!("next: {step:?}");
             match step {
@@ -188,6 +209,7 @@ impl Learning {
                 RunStep::Checkpoint(version) => timed(&mut phases.checkpoint_s, || self.checkpoint(version))?,
                 RunStep::Publish(version) => timed(&mut phases.publication_s, || self.publish(version))?,
                 RunStep::Update(version) => {
+                    timed(&mut phases.evaluation_s, || self.offer(version))?;
                     let Some((batch, waited_s)) = self.wait_for_batch(version)? else {
                         return Ok(TrainingEnd::Stopped);
                     };
@@ -207,9 +229,12 @@ impl Learning {
                         }
                     }
                 }
-                RunStep::Finish(_) => {
+                RunStep::Finish(version) => {
+                    self.offer(version)?;
                     self.wait_for_releases()?;
                     self.shared.coordinator().close()?;
+                    self.evaluations.wait();
+                    self.record_evaluations()?;
                     return Ok(TrainingEnd::Finished);
                 }
             }

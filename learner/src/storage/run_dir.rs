@@ -133,6 +133,11 @@ impl RunDir {
         self.0.join("samples.1.jsonl")
     }
 
+    /// The rows of sets of `[[evaluation]]`, in a directory for each set.
+    pub fn evaluations(&self) -> PathBuf {
+        self.0.join("evaluations")
+    }
+
     /// Event files for TensorBoard.
     pub fn tensorboard(&self) -> PathBuf {
         self.0.join("tensorboard")

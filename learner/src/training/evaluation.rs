@@ -1,6 +1,19 @@
-//! How good the policy is on orders that it is never trained on.
+//! How good the policy is: on orders that it is never trained on, and on sets of rows as papers measure it.
+//!
+//! ```text
+//! orders: evaluate ─> EvaluationRow, one response to each held-out order
+//! sets:   questions ─> asking, on engine's device ─> journal: a row a line, resumable
+//!                                                        └─> statistics ─> summary: avg@k, pass@k
+//! ```
 
+pub mod asking;
+pub mod engine;
+pub mod journal;
 pub mod options;
+pub mod questions;
+pub mod sets;
+pub mod statistics;
+pub mod summary;
 
 use crate::common::workload::Workload;
 use crate::training::local_rollouts::{AnswerError, LocalAnswer, answers};

@@ -5,6 +5,7 @@ use echo_policy::generation::{Completion, EndedTurn, EngineError, Generation, Po
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::order::WorkOrder;
 use echo_protocol::work::trajectory::{Trajectory, spans, turns};
+use echo_sandbox::rollout::assignment::Assignment;
 use echo_sandbox::task::episode::{EpisodeStep, Play};
 use echo_sandbox::task::{Response, TaskError, Verdict};
 use std::sync::Arc;
@@ -80,7 +81,7 @@ pub fn answers(
     samples: u32,
 ) -> Result<Vec<Vec<LocalAnswer>>, AnswerError> {
     let requests = orders.iter().map(|order| workload.request(order, samples)).collect::<Result<_, _>>()?;
-    let begin = |order| Episode { workload, play: workload.assignment(order).play(), end: None };
+    let begin = |order| Episode::begin(workload, workload.assignment(order));
     let mut episodes: Vec<Vec<Episode<'_>>> =
         orders.iter().map(|order| (0..samples).map(|_| begin(order)).collect()).collect();
     let mut generation = Generation::start(policy, requests)?;
@@ -97,15 +98,21 @@ pub fn answers(
 }
 
 /// An episode on its way.
-struct Episode<'w> {
+pub(crate) struct Episode<'w> {
     workload: &'w Workload,
     play: Play<'w>,
     /// Its verdict, and whether it came to its own end.
     end: Option<(Verdict, bool)>,
 }
 
-impl Episode<'_> {
-    fn hear(&mut self, turn: EndedTurn<'_>) -> Result<Option<Vec<u32>>, AnswerError> {
+impl<'w> Episode<'w> {
+    /// The episode that an assignment's prompt opens.
+    pub(crate) fn begin(workload: &'w Workload, assignment: Assignment<'w>) -> Self {
+        Self { workload, play: assignment.play(), end: None }
+    }
+
+    /// Plays a turn of the policy, and says what it hears; none where the episode is over.
+    pub(crate) fn hear(&mut self, turn: EndedTurn<'_>) -> Result<Option<Vec<u32>>, AnswerError> {
         let text = self.workload.text(turn.tokens);
         match self.play.turn(&Response { text: &text, finished: turn.stopped }, turn.left)? {
             EpisodeStep::Heard(text) => Ok(Some(self.workload.heard(&text)?)),
@@ -116,7 +123,8 @@ impl Episode<'_> {
         }
     }
 
-    fn answer(self, completion: Completion) -> Result<LocalAnswer, AnswerError> {
+    /// What it came to.
+    pub(crate) fn answer(self, completion: Completion) -> Result<LocalAnswer, AnswerError> {
         let (verdict, finished) = self.end.ok_or(AnswerError::NotOver)?;
         Ok(LocalAnswer { completion, verdict, finished })
     }

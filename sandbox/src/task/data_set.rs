@@ -14,6 +14,7 @@ pub mod fields;
 mod form;
 mod parquet;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -60,29 +61,53 @@ pub struct ReadRows<R> {
 
 /// The rows that one purpose draws from.
 #[derive(Debug)]
-pub struct Rows<R>(Arc<[R]>);
+pub struct Rows<R> {
+    all: Arc<[R]>,
+    /// Those of them that are drawn from; never empty: [`split`] and [`Rows::only`] see to it.
+    range: Range<usize>,
+}
 
 impl<R> Clone for Rows<R> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { all: self.all.clone(), range: self.range.clone() }
     }
 }
 
 impl<R> Rows<R> {
+    fn of(rows: Vec<R>) -> Self {
+        let range = 0..rows.len();
+        Self { all: rows.into(), range }
+    }
+
+    fn rows(&self) -> &[R] {
+        &self.all[self.range.clone()]
+    }
+
     /// The row of `seed`.
     pub fn pick(&self, seed: TaskSeed) -> &R {
-        // Never empty: [`split`] sees to it.
-        &self.0[seed.draws().below(self.0.len() as u64) as usize]
+        let rows = self.rows();
+        &rows[seed.draws().below(rows.len() as u64) as usize]
     }
 
     /// How many of these rows are held out from `train`: none where both are the same.
     pub fn held_out_from(&self, train: &Self) -> usize {
-        if Arc::ptr_eq(&self.0, &train.0) { 0 } else { self.0.len() }
+        if Arc::ptr_eq(&self.all, &train.all) { 0 } else { self.range.len() }
     }
 
     /// All rows, in the order of the file.
     pub fn iter(&self) -> std::slice::Iter<'_, R> {
-        self.0.iter()
+        self.rows().iter()
+    }
+
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        self.range.len()
+    }
+
+    /// One of these rows alone, which every seed draws; `None` past the last.
+    pub fn only(&self, index: usize) -> Option<Self> {
+        let at = self.range.clone().nth(index)?;
+        Some(Self { all: self.all.clone(), range: at..at + 1 })
     }
 }
 
@@ -137,8 +162,8 @@ pub fn split<R>(rows: Vec<R>, percent: u32) -> (Rows<R>, Rows<R>) {
     for (index, row) in (0..).zip(rows) {
         if held(index) { held_out.push(row) } else { train.push(row) }
     }
-    let train = Rows(train.into());
-    let held_out = if held_out.is_empty() { train.clone() } else { Rows(held_out.into()) };
+    let train = Rows::of(train);
+    let held_out = if held_out.is_empty() { train.clone() } else { Rows::of(held_out) };
     (train, held_out)
 }
 
@@ -204,5 +229,14 @@ mod tests {
         let picked: std::collections::BTreeSet<u32> =
             (0..=u8::MAX).map(|byte| *train.pick(TaskSeed([byte; 32]))).collect();
         assert_eq!(picked.len(), 5);
+    }
+    #[test]
+    fn a_row_alone_is_what_every_seed_draws() {
+        let (rows, _) = split(vec![7, 8, 9], 0);
+        assert_eq!(rows.count(), 3);
+        let second = rows.only(1).unwrap();
+        assert!((0..=u8::MAX).all(|byte| *second.pick(TaskSeed([byte; 32])) == 8));
+        assert_eq!((second.count(), second.iter().copied().collect::<Vec<_>>()), (1, vec![8]));
+        assert!(second.only(0).is_some() && second.only(1).is_none() && rows.only(3).is_none());
     }
 }

@@ -326,6 +326,19 @@ impl Task for CodeTask {
         self.held_out.as_ref().map(|held_out| held_out.rows.held_out_from(&self.rows))
     }
 
+    fn row(&self, index: usize) -> Option<Box<dyn Task>> {
+        let Self { longest_prompt, longest_response, .. } = *self;
+        let (shared, rows) = (Arc::clone(&self.shared), self.rows.only(index)?);
+        Some(Box::new(Self {
+            shared,
+            rows,
+            held_out: None,
+            remarks: Vec::new(),
+            longest_prompt,
+            longest_response,
+        }))
+    }
+
     fn alphabet(&self) -> BTreeSet<char> {
         let texts = |task: &Self| -> BTreeSet<char> {
             let solutions = task.rows.iter().flat_map(|row| &row.solution);

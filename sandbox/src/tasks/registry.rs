@@ -12,6 +12,7 @@ use crate::task::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use crate::task::spec;
 use crate::task::spec::{MAX_NAME_BYTES, SpecError};
 use crate::tasks::chain_sum::{self, ChainSum};
+use crate::tasks::choice::{self, ChoiceTask};
 use crate::tasks::code::{self, CodeTask};
 use crate::tasks::countdown::{self, Countdown};
 use crate::tasks::guess_number::{self, GuessNumber};
@@ -34,8 +35,12 @@ enum Make {
 
 type Made = Result<Box<dyn Task>, SpecError>;
 
-const TASKS: [(&str, Make); 9] = [
+const TASKS: [(&str, Make); 10] = [
     (chain_sum::NAME, Procedural(|params| boxed(ChainSum::new(spec::config(chain_sum::NAME, params)?)))),
+    (
+        choice::NAME,
+        OfFile(|params, bytes| boxed(ChoiceTask::new(spec::config(choice::NAME, params)?, bytes))),
+    ),
     (code::NAME, OfFile(|params, bytes| boxed(CodeTask::new(spec::config(code::NAME, params)?, bytes)))),
     (countdown::NAME, Procedural(|params| boxed(Countdown::new(spec::config(countdown::NAME, params)?)))),
     (
@@ -106,7 +111,7 @@ pub fn check_machine(spec: &TaskSpec) -> Result<(), SpecError> {
 /// # Errors
 /// [`SpecError::Data`] when a file of rows has no form that is read.
 pub fn as_lines(task: &str, bytes: Vec<u8>) -> Result<Vec<u8>, SpecError> {
-    match [code::NAME, problems::NAME].into_iter().find(|name| *name == task) {
+    match [choice::NAME, code::NAME, problems::NAME].into_iter().find(|name| *name == task) {
         Some(task) => data_set::as_lines(bytes).map_err(|reason| SpecError::Data { task, reason }),
         None => Ok(bytes),
     }

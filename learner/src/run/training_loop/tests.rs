@@ -1,12 +1,15 @@
 use super::*;
 use crate::common::testing;
-use crate::config::{TrainSection, WatchSection};
+use crate::config::{EvaluationSection, TrainSection, WatchSection};
 use crate::run::controller::RunPlan;
+use crate::run::evaluations::prepared;
 use crate::run::release::tests::{Fixture, deaf};
 use crate::storage::run_dir::RunDir;
+use crate::telemetry::metrics;
 use crate::telemetry::samples::each_sample;
 use echo_policy::model::config::{ModelConfig, TinySizes};
 use object_store::path::Path as ObjectPath;
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
 
@@ -30,6 +33,7 @@ pub(crate) fn learning(fixture: &Fixture, releases: Releases) -> Learning {
         peak_flops: None,
         max_skipped: 20,
         evaluation_orders: 1,
+        evaluations: Evaluations::none(),
         stop: fixture.stop.clone(),
         started: Instant::now(),
     }
@@ -86,4 +90,23 @@ fn an_error_is_told_while_the_store_is_out_of_reach() {
     learning.trainer = Trainer::new(&model, &Weights::random(&model, 1), &TrainSection::default()).unwrap();
     let error = ended(learning).unwrap_err();
     assert!(matches!(error, LearningError::Evaluation(_)), "{error}");
+}
+
+#[test]
+fn a_run_ends_when_its_last_version_is_evaluated_and_its_figures_are_on_record() {
+    let fixture = Fixture::new();
+    let dir = RunDir::new(fixture.dir.path());
+    let mut learning = learning(&fixture, fixture.releases(fixture.checkpoints()));
+    let (staleness, last) = (fixture.shared.workload.charter.staleness, PolicyVersion(2));
+    let plan = RunPlan { updates: last.0, staleness, evaluate_every: 0 };
+    learning.controller = Controller::resume(plan, last, Some(last));
+    let file = "evaluation = [{ name = 'sums', task = 'chain_sum', limit = 4, samples = 2, params = { digits = 1 } }]";
+    let section = toml::from_str::<BTreeMap<String, EvaluationSection>>(file).unwrap().remove("evaluation");
+    let sets = prepared(&section.unwrap()).unwrap();
+    let (workload, stop) = (fixture.shared.workload.clone(), CancellationToken::new());
+    learning.evaluations = Evaluations::start(sets, workload, &dir, stop).unwrap();
+    assert_eq!(ended(learning).unwrap(), TrainingEnd::Finished);
+    let rows = metrics::rows(&dir.metrics()).unwrap();
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((&row["evaluated"], &row["evaluation"]["sums"]["rows"]), (&2.into(), &4.into()));
 }

@@ -23,6 +23,8 @@ pub enum Shape {
     Histogram(&'static str),
     /// An object of numbers with ever new keys: their sum.
     Sum,
+    /// An object of objects of numbers: both keys, with a dot between them, are a value of this label.
+    Nested(&'static str),
 }
 
 /// One metric: where a row has it, and what each place calls it.
@@ -52,7 +54,7 @@ const fn metric(
     Metric { key, group, name, shape, unit, help }
 }
 
-use Shape::{Counter, Counters, Histogram, Labelled, Number, Sum};
+use Shape::{Counter, Counters, Histogram, Labelled, Nested, Number, Sum};
 
 /// All metrics, in the order in which they are shown.
 #[rustfmt::skip]
@@ -127,6 +129,7 @@ pub const METRICS: &[Metric] = &[
     metric("/held_out_accuracy", ("evaluation", "held_out_accuracy"), Number, "share", "held-out orders answered right; none where none could be judged"),
     metric("/held_out_reward", ("evaluation", "held_out_reward"), Number, "", "mean reward on held-out orders; none where none could be judged"),
     metric("/orders", ("evaluation", "evaluation_orders"), Number, "orders", "of the evaluation that could be judged"),
+    metric("/evaluation", ("evaluation", "evaluation"), Nested("figure"), "", "of a set of `[[evaluation]]`, as NAME.avg: `avg` (of the samples' rewards) and `pass@K` with the ends of their 95 % intervals (`_low`, `_high`), `rows`, and of a response `tokens` and the share `cut`"),
     // Publications.
     metric("/published", ("publication", "published_version"), Number, "", "version that was published"),
     metric("/full_bytes", ("publication", "snapshot_bytes"), Number, "bytes", "length of the snapshot"),
@@ -181,6 +184,13 @@ fn values(shape: Shape, value: &Value) -> Vec<(String, f64)> {
         Shape::Labelled(_) | Shape::Counters(_) | Shape::Histogram(_) => {
             entries().filter_map(|(key, value)| Some((key.clone(), number(value)?))).collect()
         }
+        Shape::Nested(_) => {
+            let inner = entries().filter_map(|(key, value)| Some((key, value.as_object()?)));
+            let named = inner.flat_map(|(key, fields)| {
+                fields.iter().map(move |(field, value)| (format!("{key}.{field}"), number(value)))
+            });
+            named.filter_map(|(label, number)| Some((label, number?))).collect()
+        }
     }
 }
 
@@ -192,7 +202,9 @@ pub fn table() -> String {
     for Metric { key, group, name, shape, unit, help } in METRICS {
         let key = key.trim_start_matches('/').replace('/', ".");
         let label = match shape {
-            Shape::Labelled(label) | Shape::Counters(label) => format!("/{}", label.to_uppercase()),
+            Shape::Labelled(label) | Shape::Counters(label) | Shape::Nested(label) => {
+                format!("/{}", label.to_uppercase())
+            }
             Shape::Number | Shape::Counter | Shape::Sum | Shape::Histogram(_) => String::new(),
         };
         // Writing to a string cannot fail.

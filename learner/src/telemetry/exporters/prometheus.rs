@@ -57,7 +57,9 @@ fn encode_reading(
     let (kind, label) = match metric.shape {
         Shape::Number | Shape::Sum => (MetricType::Gauge, None),
         Shape::Counter => (MetricType::Counter, None),
-        Shape::Labelled(label) | Shape::Histogram(label) => (MetricType::Gauge, Some(label)),
+        Shape::Labelled(label) | Shape::Histogram(label) | Shape::Nested(label) => {
+            (MetricType::Gauge, Some(label))
+        }
         Shape::Counters(label) => (MetricType::Counter, Some(label)),
     };
     let counts = matches!(kind, MetricType::Counter);

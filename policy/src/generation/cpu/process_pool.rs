@@ -5,15 +5,29 @@ use parking_lot::Mutex;
 use super::forward_pass::{PassWorkspace, Tools};
 use super::simd::Processor;
 use super::thread_team::{TeamMember, ThreadTeam};
+use crate::generation::threads::is_aside;
 use crate::sync::ticket_lock::TicketLock;
 
 /// Operations of a pass below which it is not worth waking other threads: some fifty microseconds of one.
 const SMALL: usize = 2_000_000;
 
 /// Shared by all models of the process: two passes at a time would only take the cores from each other.
-static ROOM: Mutex<Option<ComputePool>> = Mutex::new(None);
-/// Who enters it next.
-static TURNS: TicketLock = TicketLock::new();
+static ROOM: Room = Room::new();
+/// For threads whose passes nobody is to wait for: see [`compute_aside`](crate::generation::threads::compute_aside).
+static ASIDE: Room = Room::new();
+
+/// A pool, for one pass at a time.
+struct Room {
+    pool: Mutex<Option<ComputePool>>,
+    /// Who enters it next.
+    turns: TicketLock,
+}
+
+impl Room {
+    const fn new() -> Self {
+        Self { pool: Mutex::new(None), turns: TicketLock::new() }
+    }
+}
 
 /// A team, its memory, and the tools of each of its threads.
 pub(super) struct ComputePool {
@@ -40,8 +54,9 @@ impl ComputePool {
         if operations < SMALL {
             return enter(&mut Self::new(1, processor));
         }
-        let _turn = TURNS.take();
-        let mut room = ROOM.lock();
+        let entered = if is_aside() { &ASIDE } else { &ROOM };
+        let _turn = entered.turns.take();
+        let mut room = entered.pool.lock();
         let fits = |room: &mut Self| room.threads == threads && room.instructions == processor.name();
         if !room.as_mut().is_some_and(fits) {
             *room = None;
@@ -70,5 +85,26 @@ impl Runner<'_> {
             let mut tools = tools[worker.index()].lock();
             job(worker, &mut tools);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generation::threads::compute_aside;
+    use std::thread;
+
+    #[test]
+    fn a_pass_aside_does_not_wait_for_one_of_the_process() {
+        let processor = Processor::best();
+        let entered = ComputePool::enter(SMALL, processor, |_| {
+            let aside = thread::spawn(move || {
+                compute_aside();
+                ComputePool::enter(SMALL, processor, |pool| pool.threads)
+            });
+            // In the same room it would wait for us, and we for it.
+            aside.join().unwrap()
+        });
+        assert_eq!(entered, rayon::current_num_threads());
     }
 }

@@ -124,6 +124,17 @@ impl Task for MathProblems {
         &self.remarks
     }
 
+    fn row(&self, index: usize) -> Option<Box<dyn Task>> {
+        let Self { longest_prompt, longest_response, .. } = *self;
+        Some(Box::new(Self {
+            rows: self.rows.only(index)?,
+            held_out: None,
+            remarks: Vec::new(),
+            longest_prompt,
+            longest_response,
+        }))
+    }
+
     fn alphabet(&self) -> BTreeSet<char> {
         let texts = |task: &Self| -> BTreeSet<char> {
             task.rows.iter().flat_map(|row| row.question.chars().chain(row.worked.chars())).collect()
@@ -200,6 +211,15 @@ mod tests {
         assert!(earns(&task, power, "The answer is 8.0"));
         assert!(!earns(&task, apples, "The answer is 8"));
         assert!(!earns(&task, apples, ""));
+    }
+
+    #[test]
+    fn each_row_can_be_asked_alone() {
+        let task = task();
+        assert_eq!(task.rows(), Some(3));
+        let prompt = |index, byte| task.row(index).unwrap().prompt(TaskSeed([byte; 32])).text;
+        assert!((0..=u8::MAX).all(|byte| prompt(2, byte) == "2^3?\n" && prompt(1, byte).starts_with("Half")));
+        assert!(task.row(3).is_none());
     }
 
     #[test]

@@ -154,6 +154,7 @@ fn the_reference_has_every_parameter_with_its_default() {
     // Written like `ChainSumConfig { digits: 2, terms: 2, steps: 0 }`.
     let configs = [
         (chain_sum::NAME, format!("{:?}", chain_sum::ChainSumConfig::default())),
+        (choice::NAME, format!("{:?}", choice::ChoiceConfig::default())),
         (code::NAME, format!("{:?}", code::CodeConfig::default())),
         (countdown::NAME, format!("{:?}", countdown::CountdownConfig::default())),
         (guess_number::NAME, format!("{:?}", guess_number::GuessNumberConfig::default())),

@@ -2,13 +2,14 @@ use super::*;
 use crate::publishing::snapshots::PublicationRow;
 use crate::telemetry::metrics::{UpdateRow, WeightRow};
 use crate::training::evaluation::EvaluationRow;
+use crate::training::evaluation::sets::SetRow;
 use crate::training::optimizer::SkipCause;
 use crate::training::trainer::Gap;
 use serde_json::json;
 use std::collections::BTreeSet;
 
 /// A row of each kind, with something everywhere.
-fn rows() -> [Value; 3] {
+fn rows() -> [Value; 4] {
     let map = || [("1".to_owned(), 2)].into();
     let update = UpdateRow {
         loss: Some(0.5),
@@ -44,6 +45,11 @@ fn rows() -> [Value; 3] {
         })
         .unwrap(),
         serde_json::to_value(PublicationRow::default()).unwrap(),
+        serde_json::to_value(SetRow {
+            evaluated: 3,
+            evaluation: [("gsm8k".to_owned(), [("avg".to_owned(), json!(0.5))].into_iter().collect())].into(),
+        })
+        .unwrap(),
     ];
     rows.iter_mut().for_each(|row| row["time"] = json!(1.5));
     rows
@@ -104,6 +110,8 @@ fn what_is_null_has_no_value_and_what_is_absent_is_not_read() {
     let [full, ..] = rows();
     assert_eq!(of(&full, "nodes"), Some(vec![(String::new(), 3.0)]));
     assert_eq!(of(&full, "staleness_tokens"), Some(vec![("0".into(), 5.0), ("2".into(), 3.0)]));
+    let [.., set] = rows();
+    assert_eq!(of(&set, "evaluation"), Some(vec![("gsm8k.avg".into(), 0.5)]));
 }
 
 #[test]
