@@ -5,7 +5,8 @@
 //! - `output` is what commands print and draw: the console, a live view, plots.
 //! - `harness` builds, finds and starts programs. It has networks of real processes, network
 //!   namespaces, and a peer that the lab plays itself (`liar`).
-//! - `models` makes policies: random weights, and a tiny policy trained in the process.
+//! - `models` makes policies: random weights, a tiny policy trained in the process, and a
+//!   published model.
 //!
 //! The commands:
 //!
@@ -28,7 +29,7 @@
 //! ```
 //!
 //! Every command may import the three shared folders. Besides, `attack` imports `demo`, `study`
-//! imports `conformance`, and `gpu` imports `bench`, `demo` and `suite`.
+//! imports `conformance`, and `gpu` imports `bench` and `demo`.
 //! The lab may import every crate of this workspace; no crate imports the lab.
 
 pub mod attack;
@@ -38,7 +39,7 @@ pub mod conformance;
 pub mod demo;
 pub mod gpu;
 pub mod harness;
-mod models;
+pub mod models;
 pub mod output;
 pub mod results;
 pub mod study;
