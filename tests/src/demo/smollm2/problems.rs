@@ -1,0 +1,230 @@
+//! Sums and word problems of two steps, as rows in the form of GSM8K.
+//!
+//! Training and evaluation have no row in common, and no pair of numbers in either order: every
+//! pair of numbers from 1 to 30 belongs to one side, and a question of a side has only its pairs.
+
+mod templates;
+
+use anyhow::{Context as _, ensure};
+use echo_protocol::wire::rng::Draws;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use templates::{NAMES, TEMPLATES, THINGS};
+
+/// Largest number of a sum.
+const LARGEST: i64 = 30;
+/// Largest number of a word problem: a model of this size hardly gets two steps right beyond it.
+const LARGEST_OF_WORDS: i64 = 20;
+/// A third of the 465 pairs. A word problem has three pairs, so that fewer would leave few problems.
+const EVALUATION_PAIRS: usize = 155;
+/// Word problems that are evaluated. Sums are as many as there are pairs.
+const EVALUATION_WORDS: usize = 256;
+
+/// A question with its answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Row {
+    /// What is asked.
+    pub question: String,
+    /// How it is worked out, and the answer after `#### `.
+    pub answer: String,
+}
+
+/// The rows of one seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    /// Sums and word problems, as many of either, in one order.
+    pub train: Vec<Row>,
+    /// Sums that are evaluated.
+    pub sums: Vec<Row>,
+    /// Word problems that are evaluated.
+    pub words: Vec<Row>,
+}
+
+/// Where the rows are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProblemFiles {
+    /// Rows of [`Problems::train`].
+    pub train: PathBuf,
+    /// Rows of [`Problems::sums`].
+    pub sums: PathBuf,
+    /// Rows of [`Problems::words`].
+    pub words: PathBuf,
+}
+
+/// Pairs of numbers, the smaller one first.
+type Pairs = BTreeSet<(i64, i64)>;
+
+impl Problems {
+    /// The rows of a seed: the same seed gives the same rows.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        let mut draws = Draws::new(key);
+        let mut pairs: Vec<_> = (1..=LARGEST).flat_map(|a| (a..=LARGEST).map(move |b| (a, b))).collect();
+        draws.shuffle(&mut pairs);
+        let (evaluation, training) = pairs.split_at(EVALUATION_PAIRS);
+        let mut train: Vec<Row> = training.iter().map(|pair| sum(*pair, &mut draws)).collect();
+        let sums = evaluation.iter().map(|pair| sum(*pair, &mut draws)).collect();
+        let side = |pairs: &[(i64, i64)]| pairs.iter().copied().collect::<Pairs>();
+        train.extend(words(&side(training), training.len(), &mut draws));
+        draws.shuffle(&mut train);
+        let words = words(&side(evaluation), EVALUATION_WORDS, &mut draws);
+        Self { train, sums, words }
+    }
+
+    /// The same with at most so many rows in each set that is evaluated.
+    #[must_use]
+    pub fn evaluated_on(mut self, rows: usize) -> Self {
+        self.sums.truncate(rows);
+        self.words.truncate(rows);
+        self
+    }
+
+    /// Writes `train.jsonl`, `sums.jsonl` and `words.jsonl` to a directory, which is made if need be.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, dir: &Path) -> anyhow::Result<ProblemFiles> {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let write = |name: &str, rows: &[Row]| -> anyhow::Result<PathBuf> {
+            let path = dir.join(name);
+            let mut text = String::new();
+            for row in rows {
+                text += &serde_json::to_string(row)?;
+                text.push('\n');
+            }
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(path)
+        };
+        Ok(ProblemFiles {
+            train: write("train.jsonl", &self.train)?,
+            sums: write("sums.jsonl", &self.sums)?,
+            words: write("words.jsonl", &self.words)?,
+        })
+    }
+}
+
+/// Reads the rows of a file.
+///
+/// # Errors
+/// When it cannot be read, holds no row, or a line is no row.
+pub fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let rows = text.lines().zip(1..).map(|(line, number)| {
+        serde_json::from_str(line).with_context(|| format!("{}, line {number}", path.display()))
+    });
+    let rows: Vec<Row> = rows.collect::<anyhow::Result<_>>()?;
+    ensure!(!rows.is_empty(), "{} holds no row", path.display());
+    Ok(rows)
+}
+
+/// Rows that two files have in common, and pairs of numbers within a question that they have in
+/// common in either order. Both go by the text of the questions alone.
+#[must_use]
+pub fn common(one: &[Row], other: &[Row]) -> (usize, usize) {
+    let questions = |rows: &[Row]| rows.iter().map(|row| row.question.clone()).collect::<BTreeSet<_>>();
+    let pairs =
+        |rows: &[Row]| rows.iter().flat_map(|row| pairs_of(&numbers(&row.question))).collect::<Pairs>();
+    let rows = questions(one).intersection(&questions(other)).count();
+    (rows, pairs(one).intersection(&pairs(other)).count())
+}
+
+fn numbers(text: &str) -> Vec<i64> {
+    text.split(|sign: char| !sign.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+}
+
+/// All pairs of these numbers.
+fn pairs_of(numbers: &[i64]) -> Vec<(i64, i64)> {
+    let pair = |a: i64, b: i64| (a.min(b), a.max(b));
+    let after = |at: usize| numbers[at + 1..].iter().map(move |other| pair(numbers[at], *other));
+    (0..numbers.len()).flat_map(after).collect()
+}
+
+fn sum((a, b): (i64, i64), draws: &mut Draws) -> Row {
+    let (a, b) = if draws.below(2) == 0 { (a, b) } else { (b, a) };
+    Row { question: format!("What is {a} + {b}?"), answer: format!("{a} + {b} = {0}\n#### {0}", a + b) }
+}
+
+/// So many different word problems with pairs of one side.
+fn words(side: &Pairs, count: usize, draws: &mut Draws) -> Vec<Row> {
+    let belongs = |numbers: &[i64; 3]| pairs_of(numbers).iter().all(|pair| side.contains(pair));
+    let to = || 2..=LARGEST_OF_WORDS;
+    let pairs = to().flat_map(|a| to().map(move |b| [a, b]));
+    let triples = pairs.flat_map(|[a, b]| to().map(move |c| [a, b, c]));
+    let triples: Vec<[i64; 3]> = triples.filter(belongs).collect();
+    let fitting: Vec<Vec<[i64; 3]>> = TEMPLATES
+        .iter()
+        .map(|template| triples.iter().copied().filter(|numbers| template.takes(*numbers)).collect())
+        .collect();
+    let mut rows = BTreeSet::new();
+    let mut order = Vec::with_capacity(count);
+    while order.len() < count {
+        let which = draws.below(TEMPLATES.len() as u64) as usize;
+        let drawn = (draws.pick(&fitting[which]), draws.pick(&NAMES), draws.pick(&THINGS));
+        // A template that no triple of the side fits gives no problem.
+        let (Some(numbers), Some(name), Some(thing)) = drawn else { continue };
+        let row = TEMPLATES[which].row(*numbers, name, thing);
+        if rows.insert(row.clone()) {
+            order.push(row);
+        }
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use echo_sandbox::tasks::math::problems::{MathConfig, MathProblems};
+
+    #[test]
+    fn training_and_evaluation_have_no_row_and_no_pair_in_common() {
+        for seed in 0..5 {
+            let problems = Problems::of(seed);
+            for evaluated in [&problems.sums, &problems.words] {
+                assert_eq!(common(&problems.train, evaluated), (0, 0), "seed {seed}");
+            }
+            assert_eq!(problems, Problems::of(seed));
+            let all = [&problems.train, &problems.sums, &problems.words].into_iter().flatten();
+            let different: BTreeSet<&str> = all.clone().map(|row| row.question.as_str()).collect();
+            assert_eq!(different.len(), all.count(), "seed {seed}: all rows differ");
+            assert_eq!((problems.sums.len(), problems.words.len()), (155, 256));
+            let sums = problems.train.iter().filter(|row| row.question.contains('+')).count();
+            assert_eq!((sums, problems.train.len()), (310, 620));
+        }
+        assert_ne!(Problems::of(0), Problems::of(1));
+    }
+
+    #[test]
+    fn what_is_common_is_found_in_either_order() {
+        let row = |question: &str| Row { question: question.into(), answer: String::new() };
+        let one = [row("What is 12 + 7?"), row("What is 3 + 3?")];
+        assert_eq!(common(&one, &[row("What is 7 + 12?")]), (0, 1));
+        assert_eq!(common(&one, &[row("What is 12 + 7?")]), (1, 1));
+        assert_eq!(common(&one, &[row("Tom has 7 pens, loses 5 and gets 12.")]), (0, 1));
+        assert_eq!(common(&one, &[row("What is 12 + 3?")]), (0, 0));
+    }
+
+    #[test]
+    fn answers_are_what_the_questions_ask() {
+        let problems = Problems::of(7);
+        for row in problems.train.iter().chain(&problems.sums).filter(|row| row.question.contains('+')) {
+            let sum: i64 = numbers(&row.question).iter().sum();
+            assert!(row.answer.ends_with(&format!("#### {sum}")), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn the_files_are_a_task() {
+        let dir = tempfile::tempdir().unwrap();
+        let problems = Problems::of(1).evaluated_on(16);
+        let files = problems.write(&dir.path().join("data")).unwrap();
+        assert_eq!(read(&files.train).unwrap(), problems.train);
+        assert_eq!(read(&files.words).unwrap().len(), 16);
+        for file in [&files.train, &files.sums, &files.words] {
+            MathProblems::new(MathConfig::default(), &fs::read(file).unwrap()).unwrap();
+        }
+    }
+}
