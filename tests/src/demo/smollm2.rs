@@ -2,7 +2,7 @@
 //! word problems of two steps on this machine.
 //!
 //! It is the same network as in the [demo](super), with a model and rows of a real run. The
-//! rows that are evaluated have no row and no pair of numbers in common with those of training.
+//! rows that are evaluated have no row and no pair of operands in common with those of training.
 //!
 //! ```text
 //! models::smollm2 ──► policy ── evaluate ──► before ─┐

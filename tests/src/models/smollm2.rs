@@ -17,7 +17,7 @@ use crate::output::console::{CommandReport, Console};
 use anyhow::{Context as _, ensure};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::export::{ExportExtras, export};
-use echo_policy::model::weights::DType;
+use echo_policy::model::weights::{DType, Weights};
 use gguf::GgufModel;
 use serde_json::json;
 use std::fs::File;
@@ -116,6 +116,11 @@ pub async fn file(console: &Console) -> anyhow::Result<PathBuf> {
         place.display()
     );
     Ok(path)
+}
+
+/// The published numbers in f32, of its GGUF file.
+pub(crate) fn weights(file: &Path) -> anyhow::Result<Weights> {
+    Ok(gguf::read(file, &config()?)?.weights)
 }
 
 fn cache() -> anyhow::Result<PathBuf> {

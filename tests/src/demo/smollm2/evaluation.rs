@@ -1,7 +1,7 @@
 //! Accuracy of a policy on rows that it was not trained on: `echo-learner evaluate`.
 
 use super::problems::ProblemFiles;
-use super::run_file::MAX_NEW_TOKENS;
+use super::run_file::{MAX_NEW_TOKENS, TEMPERATURE};
 use crate::harness::processes::last_line;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,6 @@ use std::process::Command;
 
 /// Responses to each row.
 pub(super) const SAMPLES: u32 = 4;
-/// Below that of training: what people who use a model set.
-pub(super) const TEMPERATURE: f64 = 0.7;
 
 /// avg@4 of one set, with its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! Sums and word problems of two steps, as rows in the form of GSM8K.
 //!
-//! Training and evaluation have no row in common, and no pair of numbers in either order: every
-//! pair of numbers from 1 to 30 belongs to one side, and a question of a side has only its pairs.
+//! Training and evaluation have no row in common, and no operation on the same two numbers in
+//! either order: every pair of numbers belongs to one side, and the steps of a question of that
+//! side have only its pairs.
 
 mod templates;
 
@@ -10,16 +11,19 @@ use echo_protocol::wire::rng::Draws;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use templates::{NAMES, TEMPLATES, THINGS};
+use templates::{NAMES, TEMPLATES, THINGS, Template};
 
 /// Largest number of a sum.
 const LARGEST: i64 = 30;
 /// Largest number of a word problem: a model of this size hardly gets two steps right beyond it.
-const LARGEST_OF_WORDS: i64 = 20;
-/// A third of the 465 pairs. A word problem has three pairs, so that fewer would leave few problems.
-const EVALUATION_PAIRS: usize = 155;
-/// Word problems that are evaluated. Sums are as many as there are pairs.
+const LARGEST_OF_WORDS: i64 = 10;
+/// Largest number in a step of a word problem: 5 bags of 10.
+const LARGEST_OF_STEPS: i64 = 50;
+/// A third of the pairs is for evaluation: 155 of the 465 sums.
+const EVALUATION_PART: usize = 3;
+/// Word problems that are evaluated.
 const EVALUATION_WORDS: usize = 256;
 
 /// A question with its answer.
@@ -63,15 +67,16 @@ impl Problems {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         let mut draws = Draws::new(key);
-        let mut pairs: Vec<_> = (1..=LARGEST).flat_map(|a| (a..=LARGEST).map(move |b| (a, b))).collect();
-        draws.shuffle(&mut pairs);
-        let (evaluation, training) = pairs.split_at(EVALUATION_PAIRS);
+        let [training, evaluation] = sides(1..=LARGEST, &mut draws);
         let mut train: Vec<Row> = training.iter().map(|pair| sum(*pair, &mut draws)).collect();
         let sums = evaluation.iter().map(|pair| sum(*pair, &mut draws)).collect();
-        let side = |pairs: &[(i64, i64)]| pairs.iter().copied().collect::<Pairs>();
-        train.extend(words(&side(training), training.len(), &mut draws));
+        // Steps of word problems go beyond the numbers of sums.
+        let [more_training, more_evaluation] = sides(LARGEST + 1..=LARGEST_OF_STEPS, &mut draws);
+        let count = training.len();
+        train.extend(words(&training.into_iter().chain(more_training).collect(), count, &mut draws));
         draws.shuffle(&mut train);
-        let words = words(&side(evaluation), EVALUATION_WORDS, &mut draws);
+        let evaluation: Pairs = evaluation.into_iter().chain(more_evaluation).collect();
+        let words = words(&evaluation, EVALUATION_WORDS, &mut draws);
         Self { train, sums, words }
     }
 
@@ -121,26 +126,41 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Rows that two files have in common, and pairs of numbers within a question that they have in
-/// common in either order. Both go by the text of the questions alone.
+/// Rows that two files have in common, and pairs of numbers that a step of either takes, in either
+/// order. Steps are read from the worked answers.
 #[must_use]
 pub fn common(one: &[Row], other: &[Row]) -> (usize, usize) {
     let questions = |rows: &[Row]| rows.iter().map(|row| row.question.clone()).collect::<BTreeSet<_>>();
-    let pairs =
-        |rows: &[Row]| rows.iter().flat_map(|row| pairs_of(&numbers(&row.question))).collect::<Pairs>();
+    let pairs = |rows: &[Row]| rows.iter().flat_map(|row| operands(&row.answer)).collect::<Pairs>();
     let rows = questions(one).intersection(&questions(other)).count();
     (rows, pairs(one).intersection(&pairs(other)).count())
+}
+
+/// What the steps of a worked answer take.
+fn operands(answer: &str) -> Vec<(i64, i64)> {
+    let steps = answer.lines().filter_map(|line| line.split_once('='));
+    steps
+        .filter_map(|(step, _)| match numbers(step).as_slice() {
+            [a, b] => Some(ordered(*a, *b)),
+            _ => None,
+        })
+        .collect()
 }
 
 fn numbers(text: &str) -> Vec<i64> {
     text.split(|sign: char| !sign.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// All pairs of these numbers.
-fn pairs_of(numbers: &[i64]) -> Vec<(i64, i64)> {
-    let pair = |a: i64, b: i64| (a.min(b), a.max(b));
-    let after = |at: usize| numbers[at + 1..].iter().map(move |other| pair(numbers[at], *other));
-    (0..numbers.len()).flat_map(after).collect()
+fn ordered(a: i64, b: i64) -> (i64, i64) {
+    (a.min(b), a.max(b))
+}
+
+/// All pairs whose larger number is one of these: those of training, and those of evaluation.
+fn sides(larger: RangeInclusive<i64>, draws: &mut Draws) -> [Vec<(i64, i64)>; 2] {
+    let mut evaluation: Vec<_> = larger.flat_map(|b| (1..=b).map(move |a| (a, b))).collect();
+    draws.shuffle(&mut evaluation);
+    let training = evaluation.split_off(evaluation.len() / EVALUATION_PART);
+    [training, evaluation]
 }
 
 fn sum((a, b): (i64, i64), draws: &mut Draws) -> Row {
@@ -148,16 +168,18 @@ fn sum((a, b): (i64, i64), draws: &mut Draws) -> Row {
     Row { question: format!("What is {a} + {b}?"), answer: format!("{a} + {b} = {0}\n#### {0}", a + b) }
 }
 
-/// So many different word problems with pairs of one side.
+/// So many different word problems whose steps take pairs of one side.
 fn words(side: &Pairs, count: usize, draws: &mut Draws) -> Vec<Row> {
-    let belongs = |numbers: &[i64; 3]| pairs_of(numbers).iter().all(|pair| side.contains(pair));
     let to = || 2..=LARGEST_OF_WORDS;
     let pairs = to().flat_map(|a| to().map(move |b| [a, b]));
-    let triples = pairs.flat_map(|[a, b]| to().map(move |c| [a, b, c]));
-    let triples: Vec<[i64; 3]> = triples.filter(belongs).collect();
+    let triples: Vec<[i64; 3]> = pairs.flat_map(|[a, b]| to().map(move |c| [a, b, c])).collect();
+    let belongs = |template: &Template, numbers: [i64; 3]| {
+        template.takes(numbers)
+            && template.operands(numbers).iter().all(|(a, b)| side.contains(&ordered(*a, *b)))
+    };
     let fitting: Vec<Vec<[i64; 3]>> = TEMPLATES
         .iter()
-        .map(|template| triples.iter().copied().filter(|numbers| template.takes(*numbers)).collect())
+        .map(|template| triples.iter().copied().filter(|numbers| belongs(template, *numbers)).collect())
         .collect();
     let mut rows = BTreeSet::new();
     let mut order = Vec::with_capacity(count);
@@ -199,12 +221,14 @@ mod tests {
 
     #[test]
     fn what_is_common_is_found_in_either_order() {
-        let row = |question: &str| Row { question: question.into(), answer: String::new() };
-        let one = [row("What is 12 + 7?"), row("What is 3 + 3?")];
-        assert_eq!(common(&one, &[row("What is 7 + 12?")]), (0, 1));
-        assert_eq!(common(&one, &[row("What is 12 + 7?")]), (1, 1));
-        assert_eq!(common(&one, &[row("Tom has 7 pens, loses 5 and gets 12.")]), (0, 1));
-        assert_eq!(common(&one, &[row("What is 12 + 3?")]), (0, 0));
+        let row = |question: &str, answer: &str| Row { question: question.into(), answer: answer.into() };
+        let one =
+            [row("What is 12 + 7?", "12 + 7 = 19\n#### 19"), row("What is 3 + 3?", "3 + 3 = 6\n#### 6")];
+        assert_eq!(common(&one, &[row("What is 7 + 12?", "7 + 12 = 19\n#### 19")]), (0, 1));
+        assert_eq!(common(&one, &one[..1]), (1, 1));
+        let second_step = "5 + 2 = 7\n7 + 12 = 19\n#### 19";
+        assert_eq!(common(&one, &[row("Tom finds 5 pens, 2 at noon and 12 later.", second_step)]), (0, 1));
+        assert_eq!(common(&one, &[row("What is 12 + 3?", "12 + 3 = 15\n#### 15")]), (0, 0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a run of a published model came to, and whether it did what it is there to show.
 
-use super::evaluation::{Average, HeldOut, SAMPLES, TEMPERATURE};
-use super::run_file::{RunSize, STALENESS_BUDGET};
+use super::evaluation::{Average, HeldOut, SAMPLES};
+use super::run_file::{RunSize, STALENESS_BUDGET, TEMPERATURE};
 use super::samples::Samples;
 use crate::demo::Demo;
 use crate::output::console::{CommandReport, Console};
@@ -87,7 +87,7 @@ impl Outcome<'_> {
         let mut claims = vec![
             (format!("all {} updates were made", self.demo.updates), s.updates == self.demo.updates),
             (
-                "training and evaluation have no row and no pair of numbers in common".to_owned(),
+                "training and evaluation have no row and no pair of operands in common".to_owned(),
                 self.common == [(0, 0); 2],
             ),
             (
@@ -159,7 +159,7 @@ impl Outcome<'_> {
             "word_avg4_before_interval": interval(&before.words),
             "word_avg4_after": after.words.avg,
             "word_avg4_after_interval": interval(&after.words),
-            "evaluation_temperature": TEMPERATURE,
+            "temperature": TEMPERATURE,
             "reward_last": fresh.map(|share| share.mean),
             "reward_last_half": fresh.map(|share| share.half),
             "accuracy_after_half": held_out.map(|share| share.half),

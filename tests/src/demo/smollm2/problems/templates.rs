@@ -90,6 +90,12 @@ impl Template {
         [first, self.operations[1].apply(first, c)]
     }
 
+    /// The two numbers that each step takes.
+    pub(super) fn operands(&self, numbers: [i64; 3]) -> [(i64, i64); 2] {
+        let [a, b, c] = numbers;
+        [(a, b), (self.steps(numbers)[0], c)]
+    }
+
     /// Whether a story with these numbers can happen: nobody has less than nothing.
     pub(super) fn takes(&self, numbers: [i64; 3]) -> bool {
         let [a, b, _] = numbers;
