@@ -1,6 +1,7 @@
 use super::*;
 use crate::demo::DemoFaults;
 use crate::demo::smollm2::UPDATES;
+use crate::harness::cargo::workspace_root;
 use echo_learner::training::trainer::Gap;
 
 fn average(avg: f64) -> Average {
@@ -107,4 +108,21 @@ fn the_figures_have_the_names_by_which_they_are_recorded() {
     assert_eq!(json["avg4_after_interval"], json!([average(0.5).low, average(0.5).high]));
     assert_eq!(json["curve"].as_array().unwrap().len() as u64, UPDATES);
     assert_eq!(json["memory_mb"]["learner"], 5_400);
+}
+
+#[test]
+fn the_goals_name_claims_that_a_report_has() {
+    let path = workspace_root().join("docs/results/goals.toml");
+    let goals: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+    let pointers =
+        goals["goal"].as_array().unwrap().iter().filter(|goal| goal["section"].as_str() == Some("smollm2"));
+    let wanted: Vec<&str> = pointers
+        .filter_map(|goal| goal["at"].as_str()?.strip_prefix("/claims/claim=")?.strip_suffix("/holds"))
+        .collect();
+    assert_eq!(wanted.len(), 3);
+    let json = reported(UPDATES, |_| ()).json;
+    let claims = json["claims"].as_array().unwrap();
+    for claim in wanted {
+        assert!(claims.iter().any(|had| had["claim"] == claim), "{claim}");
+    }
 }
