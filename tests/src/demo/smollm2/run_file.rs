@@ -94,6 +94,7 @@ orders_per_node = 6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::cargo::workspace_root;
     use echo_learner::config::RunConfig;
 
     #[test]
@@ -111,5 +112,23 @@ mod tests {
             assert_eq!(sampling, (Some(MAX_NEW_TOKENS), TEMPERATURE as f32));
             assert_eq!(size.judged, updates > 5);
         }
+    }
+
+    #[test]
+    fn the_example_is_the_same_run() {
+        let example = workspace_root().join("examples/arithmetic-smollm2.toml");
+        let example = RunConfig::load(&example).unwrap();
+        let (updates, home) = (super::super::UPDATES, example.run.dir.parent().unwrap().to_owned());
+        let train = home.join("data/train.jsonl");
+        let mut table = settings(updates, RunSize::of(updates), &home.join("model"), &train).unwrap();
+        section(&mut table, "run").unwrap().insert("dir".into(), "x".into());
+        let mut ours: RunConfig = toml::from_str(&toml::to_string(&table).unwrap()).unwrap();
+        // Paths are those of the example, and what it has of them.
+        (ours.run, ours.network) = (example.run.clone(), example.network.clone());
+        ours.checkpoints = example.checkpoints.clone();
+        // Without the setting, a model with a template chats.
+        (ours.model.chat, ours.data) = (None, example.data.clone());
+        (ours.model.path, ours.run.updates) = (example.model.path.clone(), updates);
+        assert_eq!(ours, example);
     }
 }
