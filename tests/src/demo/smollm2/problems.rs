@@ -177,18 +177,17 @@ fn words(side: &Pairs, count: usize, draws: &mut Draws) -> Vec<Row> {
         template.takes(numbers)
             && template.operands(numbers).iter().all(|(a, b)| side.contains(&ordered(*a, *b)))
     };
-    let fitting: Vec<Vec<[i64; 3]>> = TEMPLATES
+    let stories: Vec<(&Template, [i64; 3])> = TEMPLATES
         .iter()
-        .map(|template| triples.iter().copied().filter(|numbers| belongs(template, *numbers)).collect())
+        .flat_map(|template| triples.iter().map(move |numbers| (template, *numbers)))
+        .filter(|(template, numbers)| belongs(template, *numbers))
         .collect();
     let mut rows = BTreeSet::new();
     let mut order = Vec::with_capacity(count);
     while order.len() < count {
-        let which = draws.below(TEMPLATES.len() as u64) as usize;
-        let drawn = (draws.pick(&fitting[which]), draws.pick(&NAMES), draws.pick(&THINGS));
-        // A template that no triple of the side fits gives no problem.
-        let (Some(numbers), Some(name), Some(thing)) = drawn else { continue };
-        let row = TEMPLATES[which].row(*numbers, name, thing);
+        let drawn = (draws.pick(&stories), draws.pick(&NAMES), draws.pick(&THINGS));
+        let (Some((template, numbers)), Some(name), Some(thing)) = drawn else { break };
+        let row = template.row(*numbers, name, thing);
         if rows.insert(row.clone()) {
             order.push(row);
         }

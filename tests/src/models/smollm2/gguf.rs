@@ -67,12 +67,11 @@ fn raw(name: &str, tensor: Tensor, config: &ModelConfig) -> anyhow::Result<RawTe
         _ => tensor,
     };
     let values = tensor.flatten_all()?.to_vec1::<f32>()?;
-    Ok(RawTensor {
-        name: huggingface_name(name)?,
-        dtype: DType::F32,
-        shape: tensor.dims().to_vec(),
-        bytes: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-    })
+    let mut bytes = Vec::with_capacity(values.len() * size_of::<f32>());
+    for value in values {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    Ok(RawTensor { name: huggingface_name(name)?, dtype: DType::F32, shape: tensor.dims().to_vec(), bytes })
 }
 
 /// llama.cpp has the two numbers that are rotated together side by side. Hugging Face has the

@@ -17,7 +17,7 @@ pub(super) fn write(vocabulary: &Vocabulary, dir: &Path) -> anyhow::Result<()> {
 fn tokenizer(vocabulary: &Vocabulary) -> anyhow::Result<Value> {
     let ids = vocabulary.tokens.iter().zip(0_u32..);
     let ids: Map<String, Value> = ids.map(|(token, id)| (token.clone(), id.into())).collect();
-    let merges = vocabulary.merges.iter().map(|pair| {
+    let merges = vocabulary.merges.iter().map(|pair| -> anyhow::Result<Value> {
         let (left, right) = pair.split_once(' ').with_context(|| format!("{pair:?} is no pair of tokens"))?;
         Ok(json!([left, right]))
     });
@@ -31,7 +31,11 @@ fn tokenizer(vocabulary: &Vocabulary) -> anyhow::Result<Value> {
             })
         })
         .collect();
-    let bytes = |add_prefix_space: bool| json!({"type": "ByteLevel", "add_prefix_space": add_prefix_space, "trim_offsets": true, "use_regex": true});
+    let bytes = |add_prefix_space: bool| {
+        json!({
+            "type": "ByteLevel", "add_prefix_space": add_prefix_space, "trim_offsets": true, "use_regex": true,
+        })
+    };
     Ok(json!({
         "version": "1.0",
         "truncation": null,

@@ -27,7 +27,8 @@ pub(super) struct Template {
     operations: [Operation; 2],
 }
 
-pub(super) const TEMPLATES: [Template; 8] = [
+/// The stories.
+pub(super) static TEMPLATES: [Template; 8] = [
     Template {
         text: "{name} has {a} {thing} and buys {b} more. Then {name} gives away {c}. How many {thing} does {name} have now?",
         operations: [Add, Subtract],
