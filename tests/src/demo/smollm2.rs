@@ -58,7 +58,7 @@ pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<CommandReport>
     let files = Problems::of(ROWS_SEED).evaluated_on(size.evaluation_rows).write(&demo.dir.join("data"))?;
     console.say(format!("run directory {}", demo.dir.display()));
     console.say("evaluating the model as it was published");
-    let before = evaluation::both(&binaries.learner, &model, &files)?;
+    let before = evaluation::both(&binaries.learner, &model, &files, &demo.dir.join("before"))?;
 
     let config = network(&demo, size, binaries.clone(), &model, &files)?;
     let started = Instant::now();
@@ -69,7 +69,7 @@ pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<CommandReport>
     let wall_s = started.elapsed().as_secs_f64();
 
     console.say("evaluating the trained policy");
-    let after = evaluation::both(&binaries.learner, &dir.policy(), &files)?;
+    let after = evaluation::both(&binaries.learner, &dir.policy(), &files, &demo.dir.join("after"))?;
     let picture = demo.dir.join("reward.png");
     reward_curve(&dir.metrics(), &picture, "SmolLM2-135M, sums and word problems, GEPO")?;
     let train = problems::read(&files.train)?;
