@@ -9,6 +9,10 @@ pub(super) const NAMES: [&str; 10] =
 pub(super) const THINGS: [&str; 10] =
     ["apples", "pencils", "marbles", "stickers", "cookies", "books", "stamps", "shells", "buttons", "cards"];
 
+/// How every question ends. Only responses that end earn anything: of 80 of the published model 0.69 ended
+/// within 32 tokens with these words, and 0.04 without (llama.cpp, temperature 0.7).
+const ENDING: &str = " Give the number only, without words.";
+
 /// An operation of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
@@ -110,6 +114,7 @@ impl Template {
         for (mark, number) in [("{a}", a), ("{b}", b), ("{c}", c)] {
             question = question.replace(mark, &number.to_string());
         }
+        question.push_str(ENDING);
         let ([first, last], [one, two]) = (self.steps(numbers), self.operations.map(Operation::sign));
         let answer = format!("{a} {one} {b} = {first}\n{first} {two} {c} = {last}\n#### {last}");
         Row { question, answer }
@@ -123,11 +128,9 @@ mod tests {
     #[test]
     fn a_problem_is_worked_out() {
         let row = TEMPLATES[6].row([3, 4, 5], "Tom", "apples");
-        let question = "Tom buys 3 bags with 4 apples each, and gets 5 more. How many apples does Tom have?";
-        assert_eq!(
-            (row.question.as_str(), row.answer.as_str()),
-            (question, "3 * 4 = 12\n12 + 5 = 17\n#### 17")
-        );
+        let story = "Tom buys 3 bags with 4 apples each, and gets 5 more. How many apples does Tom have?";
+        assert_eq!(row.question, format!("{story}{ENDING}"));
+        assert_eq!(row.answer, "3 * 4 = 12\n12 + 5 = 17\n#### 17");
     }
 
     #[test]
