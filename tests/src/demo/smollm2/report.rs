@@ -105,8 +105,9 @@ impl Outcome<'_> {
         ];
         if self.size.judged {
             let [sums, words] = LEAST_GAINS;
-            let rises =
-                |what, least| format!("avg@{SAMPLES} on {what} rises by {least} or more, intervals apart");
+            let rises = |what: &str, least: f64| {
+                format!("avg@{SAMPLES} on {what} rises by {least} or more, intervals apart")
+            };
             claims.push((rises("sums", sums), self.after.sums.is_above(&self.before.sums, sums)));
             claims
                 .push((rises("word problems", words), self.after.words.is_above(&self.before.words, words)));
