@@ -3,23 +3,24 @@
 mod attack;
 mod bench;
 mod broadcast;
+mod demo;
 mod gpu;
+mod model;
 mod results;
 mod study;
 mod trouble;
 mod vectors;
 
-use anyhow::{anyhow, ensure};
+use anyhow::anyhow;
 use attack::AttackOptions;
 use bench::BenchCommand;
 use broadcast::BroadcastOptions;
 use clap::{ArgAction, Args, Parser, Subcommand};
+use demo::DemoOptions;
 use echo_lab::bench::{rollout, step};
 use echo_lab::broadcast::RottenNode;
 use echo_lab::broadcast::simulate;
 use echo_lab::broadcast::simulate::Simulate;
-use echo_lab::demo::{self, Demo, DemoFaults, UPDATES};
-use echo_lab::harness::cargo::workspace_root;
 use echo_lab::harness::processes::interruptible;
 use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::results::Recorder;
@@ -27,6 +28,7 @@ use echo_lab::study::deltas;
 use echo_lab::suite;
 use echo_protocol::program::version::version;
 use gpu::GpuCommand;
+use model::{ModelOptions, ProblemsOptions};
 use results::ResultsOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -40,7 +42,10 @@ const EXAMPLES: &str = "\
 Examples:
   cargo lab demo                                  train two-digit addition with four volunteers on this machine
   cargo lab demo --kill-node 2 --kill-learner     the same, with two volunteers and the learner killed on the way
-  cargo lab attack --json                         the same among liars, floods and slow lorises, against honest volunteers only
+  cargo lab demo --model smollm2 --json           a published model learns sums and word problems: an hour on two cores
+  cargo lab model smollm2                         that model alone, as a Hugging Face directory in the user's cache
+  cargo lab problems --output DIR                 the rows of that demo
+  cargo lab attack --json                         the demo's task among liars, floods and slow lorises, against honest volunteers only
   cargo lab trouble --json                        clocks that are off, kills, restarts, backups, damaged files, one after the other
   cargo lab trouble --random 60 --seed 7          the same with 60 random schedules
   cargo lab broadcast --nodes 8 --uplink 300mbit --node-up 100mbit --node-down 100mbit --size 256MiB
@@ -53,6 +58,7 @@ Examples:
   cargo lab vectors datasets LIST --json          files of rows as people have them: read, or refused in words
   cargo lab vectors functions FILE                HumanEval or MBPP: references are accepted, wrong versions are not
   cargo lab vectors delta DIR                     deltas between the checkpoints in and below a directory
+  cargo lab vectors smollm2 --python PYTHON       a published model against llama.cpp: logits, text and tokens
   cargo lab vectors export --python PYTHON        exported policies against what transformers reads in them
   cargo lab simulate --seeds 10000                dissemination in simulated networks with loss, crashes and liars
   cargo lab study staleness --seeds 8 --json      what delays do to GRPO, GSPO, GEPO and others, with pictures
@@ -96,8 +102,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Train two-digit addition with a bootstrap, a learner and volunteers as separate processes on loopback.
+    /// Train two-digit addition, or a published model, with a bootstrap, a learner and volunteers as separate
+    /// processes on loopback.
     Demo(DemoOptions),
+    /// Get a published model into the user's cache, and write it as a Hugging Face directory in bf16.
+    Model(ModelOptions),
+    /// Write the rows of the demo of a published model: train.jsonl, and sums.jsonl and words.jsonl to evaluate on.
+    Problems(ProblemsOptions),
     /// Train the demo's task twice, among honest members and among liars, and compare what is learned.
     Attack(AttackOptions),
     /// Put everyday trouble on real processes, and see how a run comes through.
@@ -151,28 +162,6 @@ enum Command {
     DeltaStudy(DeltaStudyOptions),
     /// Write docs/results.md from the newest measured figure of each goal, or check it.
     Results(ResultsOptions),
-}
-
-#[derive(Debug, Args)]
-struct DemoOptions {
-    /// Volunteers, each a process that generates on one thread.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
-    nodes: u8,
-    /// Updates; fewer than the default are not held to the accuracy that the default reaches.
-    #[arg(long, default_value_t = UPDATES, value_parser = clap::value_parser!(u64).range(10..))]
-    updates: u64,
-    /// Kill (SIGKILL) this many volunteers on the way; every second one comes back.
-    #[arg(long, value_name = "K", default_value_t = 0)]
-    kill_node: u8,
-    /// Kill (SIGKILL) the learner in the middle and resume it.
-    #[arg(long)]
-    kill_learner: bool,
-    /// Where everything is kept; must not exist. Default: a new directory below runs/.
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Use the programs as they are, without building them first.
-    #[arg(long)]
-    no_build: bool,
 }
 
 #[derive(Debug, Args)]
@@ -242,7 +231,9 @@ impl Cli {
 impl Command {
     fn execute(self, record: bool, console: &Console) -> anyhow::Result<CommandReport> {
         match self {
-            Self::Demo(options) => interruptible(demo::run(options.demo()?, console)),
+            Self::Demo(options) => options.execute(console),
+            Self::Model(options) => options.execute(console),
+            Self::Problems(options) => options.execute(console),
             Self::Attack(options) => options.execute(console),
             Self::Trouble(options) => options.execute(console),
             Self::Broadcast(options) => interruptible(echo_lab::broadcast::run(options.broadcast(), console)),
@@ -269,26 +260,6 @@ impl Command {
             Self::DeltaStudy(options) => deltas::run(&options.study(), console),
             Self::Results(options) => options.execute(record, console),
         }
-    }
-}
-
-impl DemoOptions {
-    fn demo(self) -> anyhow::Result<Demo> {
-        ensure!(
-            self.kill_node < self.nodes,
-            "--kill-node {} leaves nobody of {} nodes",
-            self.kill_node,
-            self.nodes
-        );
-        let dir = match self.dir {
-            Some(dir) => dir,
-            None => {
-                workspace_root().join("runs").join(format!("demo-{}", echo_protocol::program::clock::now().0))
-            }
-        };
-        ensure!(!dir.exists(), "{} exists already: choose another --dir", dir.display());
-        let faults = DemoFaults { nodes: usize::from(self.kill_node), learner: self.kill_learner };
-        Ok(Demo { nodes: usize::from(self.nodes), updates: self.updates, dir, faults, build: !self.no_build })
     }
 }
 

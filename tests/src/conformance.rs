@@ -3,7 +3,7 @@
 //! Every check reads any data of the documented form, so other vectors can be tried without a
 //! rebuild. `cargo lab vectors` is its command.
 //!
-//! May import `harness` and `output`.
+//! May import `harness`, `models` and `output`.
 //!
 //! ```text
 //! sources ($ECHO_VECTORS, ../shared/data) ──► models, tokenizer, objectives ──► VectorReport
@@ -11,12 +11,14 @@
 //! files of rows ──► datasets: read, or refused in words?
 //! checkpoints ──► delta: made, applied, compared byte by byte
 //! a founded run ──► export ──► transformers: the same log-probs?
+//! a published model ──► smollm2 ──► llama.cpp: the same tokens and log-probs?
 //! ```
 
 pub mod datasets;
 pub mod delta;
 pub mod export;
 pub mod sandbox;
+pub mod smollm2;
 mod sources;
 
 pub use sources::{GSM8K, MODELS, OBJECTIVES, SOURCES_VARIABLE, Sources, TOKENIZER};

@@ -1,7 +1,9 @@
 //! `echo-lab demo`: a bootstrap node, a learner and volunteers, each a process of its own, train
 //! two-digit addition on this machine.
 //!
-//! May import `harness` and `output`.
+//! [`smollm2`] does the same with a published model, which learns sums and word problems.
+//!
+//! May import `conformance`, `harness`, `models` and `output`.
 //!
 //! ```text
 //! run_file ──► network of processes ──► status.json, metrics.jsonl
@@ -14,6 +16,7 @@
 mod faults;
 mod progress;
 mod run_file;
+pub mod smollm2;
 mod verdict;
 
 pub use faults::DemoFaults;
@@ -106,8 +109,19 @@ fn one_thread_a_part() -> BTreeMap<String, String> {
 /// with the number of trajectories that the volunteers saw accepted.
 pub(crate) async fn drive(
     demo: &Demo,
+    network: TestNetwork,
+    console: &Console,
+) -> anyhow::Result<(RunSummary, u64)> {
+    let (summary, groups) = drive_seen(demo, network, console, |_| ()).await?;
+    Ok((summary, groups * run_file::GROUP_SIZE))
+}
+
+/// The same, and returns the groups that the volunteers saw accepted. `look` sees the network at every look.
+async fn drive_seen(
+    demo: &Demo,
     mut network: TestNetwork,
     console: &Console,
+    mut look: impl FnMut(&TestNetwork),
 ) -> anyhow::Result<(RunSummary, u64)> {
     let dir = RunDir::new(&network.layout().run_dir());
     let mut watch = DemoWatch::new(&dir, demo.updates);
@@ -115,6 +129,7 @@ pub(crate) async fn drive(
     let mut faults = demo.faults.schedule(demo.updates);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
+        look(&network);
         let state = watch.look(&network)?;
         live.show(&state);
         for note in faults.due(state.update, &mut network).await? {
@@ -131,5 +146,5 @@ pub(crate) async fn drive(
     let accepted = |index| network.node_status(index)?.get("accepted")?.as_u64();
     let groups: u64 = (0..network.node_count()).filter_map(accepted).sum();
     network.stop(GRACE).await?;
-    Ok((serde_json::from_str(&text)?, groups * run_file::GROUP_SIZE))
+    Ok((serde_json::from_str(&text)?, groups))
 }

@@ -5,7 +5,7 @@
 //! it runs its steps one after the other, each in a process of its own. What they find becomes a
 //! table and a JSON object.
 //!
-//! May import `bench`, `demo`, `harness`, `models`, `output` and `suite`.
+//! May import `bench`, `demo`, `harness`, `models` and `output`.
 //!
 //! ```text
 //! here:   toolkit (CUDA) ──► stand-ins ──► cargo build ──► archive.tar.zst

@@ -9,6 +9,7 @@
 //!              small_run ───┘         a network whose updates take milliseconds
 //! liar ── libp2p ──► the learner of a network
 //! netns: hosts with links of their own     process_usage, machine: what /proc says
+//! wheels: packages from PyPI in the user's cache
 //! ```
 
 pub mod binaries;
@@ -22,3 +23,4 @@ pub(crate) mod process_usage;
 pub mod processes;
 pub mod small_run;
 pub(crate) mod statistics;
+pub(crate) mod wheels;

@@ -5,11 +5,12 @@
 //! - `output` is what commands print and draw: the console, a live view, plots.
 //! - `harness` builds, finds and starts programs. It has networks of real processes, network
 //!   namespaces, and a peer that the lab plays itself (`liar`).
-//! - `models` makes policies: random weights, and a tiny policy trained in the process.
+//! - `models` makes policies: random weights, a tiny policy trained in the process, and a
+//!   published model.
 //!
 //! The commands:
 //!
-//! - `demo` trains two-digit addition on this machine, and draws the reward curve.
+//! - `demo` trains two-digit addition or a published model on this machine, and draws the reward curve.
 //! - `attack` trains the demo's task among liars, floods and slow lorises, and among honest nodes.
 //! - `trouble` plays kills, wrong clocks, full disks and damaged files on real processes.
 //! - `broadcast` times how a snapshot spreads. It also runs dissemination in simulated networks.
@@ -27,8 +28,8 @@
 //!                                                └──► status.json, metrics.jsonl, logs ──► verdict
 //! ```
 //!
-//! Every command may import the three shared folders. Besides, `attack` imports `demo`, `study`
-//! imports `conformance`, and `gpu` imports `bench`, `demo` and `suite`.
+//! Every command may import the three shared folders. Besides, `attack` imports `demo`, `demo` and
+//! `study` import `conformance`, and `gpu` imports `bench` and `demo`.
 //! The lab may import every crate of this workspace; no crate imports the lab.
 
 pub mod attack;
@@ -38,7 +39,7 @@ pub mod conformance;
 pub mod demo;
 pub mod gpu;
 pub mod harness;
-mod models;
+pub mod models;
 pub mod output;
 pub mod results;
 pub mod study;

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::conformance;
+use echo_lab::harness::processes::interruptible;
 use echo_lab::output::console::{CommandReport, Console};
 use echo_learner::training::objective::vectors::CheckArithmetic;
 use std::path::PathBuf;
@@ -68,6 +69,13 @@ pub(super) enum Vectors {
         /// A file of functions, one JSON object a line.
         file: PathBuf,
     },
+    /// The published model of `cargo lab model smollm2`: llama.cpp has to read the same tokens and give the same
+    /// log-probs.
+    Smollm2 {
+        /// A Python with llama-cpp-python.
+        #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+        python: PathBuf,
+    },
     /// Exported policies of every family: `transformers` has to open them and give the same log-probs.
     Export {
         /// A Python with torch and transformers.
@@ -95,6 +103,9 @@ impl Vectors {
     pub(super) fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         let report = match self {
             Self::Delta { dir } => return conformance::delta::check(&dir, console),
+            Self::Smollm2 { python } => {
+                return interruptible(conformance::smollm2::check(&python, console));
+            }
             Self::Export { python } => return conformance::export::check(&python, console),
             Self::Math { file } => return conformance::sandbox::quick_math(&file, console),
             Self::Datasets { list } => return conformance::datasets::check(&list, console),

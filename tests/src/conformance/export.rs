@@ -142,13 +142,25 @@ fn tokens(length: usize) -> Vec<u32> {
 }
 
 /// Log-probs of every next token by sequence: of the training forward, and of the generation engine.
-fn scores(model: &ModelConfig, export: &Path, sequences: &[Vec<u32>]) -> anyhow::Result<[Vec<Vec<f32>>; 2]> {
-    let weights = Weights::load_dir(export, model)?;
-    let decoder = Decoder::trainable(model, &weights, &Device::Cpu)?;
+pub(crate) fn scores(
+    model: &ModelConfig,
+    export: &Path,
+    sequences: &[Vec<u32>],
+) -> anyhow::Result<[Vec<Vec<f32>>; 2]> {
+    scores_of(model, &Weights::load_dir(export, model)?, sequences)
+}
+
+/// The same of weights that are not in a directory.
+pub(super) fn scores_of(
+    model: &ModelConfig,
+    weights: &Weights,
+    sequences: &[Vec<u32>],
+) -> anyhow::Result<[Vec<Vec<f32>>; 2]> {
+    let decoder = Decoder::trainable(model, weights, &Device::Cpu)?;
     let packed = Packed::of(sequences)?;
     let mut all = decoder.score(&packed, &packed.next_tokens())?.logp.into_iter();
     let training = sequences.iter().map(|ids| all.by_ref().take(ids.len() - 1).collect()).collect();
-    let generation = generation::score(&Policy::load(0, model, &weights)?, sequences)?;
+    let generation = generation::score(&Policy::load(0, model, weights)?, sequences)?;
     Ok([training, generation])
 }
 
@@ -175,7 +187,7 @@ fn ask(python: &Path, exports: &[PathBuf], sequences: &[Vec<u32>]) -> anyhow::Re
 }
 
 /// The largest difference; infinite where there is not the same number of values, or one is not a number.
-fn worst(ours: &[Vec<f32>], theirs: &[Vec<f64>]) -> f64 {
+pub(super) fn worst(ours: &[Vec<f32>], theirs: &[Vec<f64>]) -> f64 {
     let lengths = |lists: &mut dyn Iterator<Item = usize>| lists.collect::<Vec<_>>();
     if lengths(&mut ours.iter().map(Vec::len)) != lengths(&mut theirs.iter().map(Vec::len)) {
         return f64::INFINITY;

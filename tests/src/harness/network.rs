@@ -234,6 +234,12 @@ impl TestNetwork {
         self.learner.as_ref()?.pid()
     }
 
+    /// The processes that are up, by their names.
+    pub(crate) fn pids(&self) -> Vec<(String, u32)> {
+        let all = self.bootstrap.iter().chain(&self.learner).chain(self.nodes.iter().flatten());
+        all.filter_map(|process| Some((process.name().to_owned(), process.pid()?))).collect()
+    }
+
     /// How the learner ended, if it has: `Some` only if it ended well.
     ///
     /// # Errors

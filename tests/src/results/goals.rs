@@ -77,6 +77,8 @@ pub(super) struct GoalEntry {
     pub(super) times: Option<f64>,
     /// Then this is added: -100 makes of that what is above 100 %.
     pub(super) plus: Option<f64>,
+    /// The command that measures the figure first. Until it has, the goal is left off the page.
+    pub(super) first: Option<String>,
     /// Whether the figure counts only when the command passes.
     #[serde(default)]
     pub(super) only_passed: bool,
@@ -141,6 +143,8 @@ impl GoalEntry {
         let (id, section) = (self.id(), &self.section);
         let known = sections.iter().any(|known| known.id.get_ref() == section);
         ensure!(known, "{}: goal `{id}` is of section `{section}`, which is unknown", place(text, &self.id));
+        let found = self.first.is_none() || self.at.is_some();
+        ensure!(found, "{}: goal `{id}` is not measured yet, and has no `at`", place(text, &self.id));
         let bounded = self.better == Better::Holds && self.bound.is_some();
         ensure!(!bounded, "{}: goal `{id}` holds or does not, but has a bound", place(text, &self.id));
         self.check_pointers().with_context(|| format!("{}: goal `{id}`", place(text, &self.id)))

@@ -66,13 +66,15 @@ impl Book {
         newest
     }
 
-    /// The newest figure of each goal, in the order of the goals.
-    /// Fails when goals have no record, or their newest record no command: the error names all of them.
+    /// The newest figure of each goal, in the order of the goals. Goals that wait for their first
+    /// command are left out.
+    /// Fails when other goals have no record, or their newest record no command: the error names all of them.
     pub(super) fn newest(&self) -> anyhow::Result<Vec<NewestFigure<'_>>> {
         let newest = self.newest_records();
         let (mut figures, mut unmeasured, mut without_command) = (Vec::new(), Vec::new(), Vec::new());
         for goal in &self.goals.goals {
             match newest.get(goal.id()) {
+                None if goal.first.is_some() => {}
                 None => unmeasured.push(format!("`{}`", goal.id())),
                 Some((line, record)) => match record.command.as_deref().filter(|command| !command.is_empty())
                 {

@@ -51,7 +51,7 @@ pub(super) fn render(goals: &GoalsFile, newest: &[NewestFigure<'_>]) -> anyhow::
     for (what, title, intro) in misses {
         blocks.extend(gathered(goals, newest, what, title, intro)?);
     }
-    for section in &goals.sections {
+    for section in measured(&goals.sections, newest) {
         let mut table = FigureTable::default();
         for figure in newest.iter().filter(|figure| figure.goal.section == *section.id.get_ref()) {
             table.add(&figure.goal.goal, figure)?;
@@ -77,8 +77,19 @@ fn contents(sections: &[SectionEntry], newest: &[NewestFigure<'_>]) -> String {
         let open = count(HeldOrMissed::NotShown, "not shown");
         wrapped("-", &format!("{}: {} figures{held}{missed}{open}", link(&section.title), of.len()))
     };
-    let list: String = sections.iter().map(line).collect();
+    let list: String = measured(sections, newest).map(line).collect();
     format!("The sections:\n\n{list}")
+}
+
+/// The sections of which there are figures.
+fn measured<'a>(
+    sections: &'a [SectionEntry],
+    newest: &'a [NewestFigure<'_>],
+) -> impl Iterator<Item = &'a SectionEntry> {
+    let has_figures = move |section: &&SectionEntry| {
+        newest.iter().any(|figure| figure.goal.section == *section.id.get_ref())
+    };
+    sections.iter().filter(has_figures)
 }
 
 /// A section of all figures of which the same became; nothing where there are none.

@@ -25,7 +25,7 @@ pub struct Recorder {
     root: PathBuf,
     /// When, where and from which tree the command began.
     stamp: Stamp,
-    /// Goals whose newest record has this command, with the command as it is there.
+    /// Goals whose newest record, or first command, is this one, with the command as it is there.
     goals: Vec<(GoalEntry, String)>,
 }
 
@@ -115,6 +115,7 @@ impl Recorder {
 }
 
 /// The goals whose newest record has the command with these words, each with the command as it is there.
+/// Goals without a record have their first command.
 fn goals_of(
     book: &Book,
     words: &[String],
@@ -123,9 +124,11 @@ fn goals_of(
     let (words, newest) = (typed(words), book.newest_records());
     let (mut goals, mut otherwise) = (Vec::new(), Vec::new());
     for goal in &book.goals.goals {
-        let Some(known) = newest.get(goal.id()).and_then(|(_, record)| record.command.as_deref()) else {
-            continue;
+        let known = match newest.get(goal.id()) {
+            Some((_, record)) => record.command.as_deref(),
+            None => goal.first.as_deref(),
         };
+        let Some(known) = known else { continue };
         match LabCommand::read(known).filter(|command| command.is(&words)) {
             Some(command) if command.has_variables(&value) => goals.push((goal.clone(), known.to_owned())),
             Some(_) => otherwise.push(known),

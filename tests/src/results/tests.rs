@@ -154,6 +154,37 @@ fn goals_without_a_command_or_a_record_are_named() {
 }
 
 #[test]
+fn a_goal_that_waits_for_its_first_command_is_not_on_the_page() {
+    let waiting = r#"
+[[section]]
+id = "later"
+title = "Later"
+intro = "Not measured yet."
+
+[[goal]]
+id = "soon"
+section = "later"
+goal = "time of b"
+unit = "s"
+better = "lower"
+at = "/wall_s"
+first = "cargo lab demo --model smollm2 --json"
+"#;
+    let goals = format!("{GOALS}{waiting}");
+    let render = |records: &[String]| {
+        let book = Book::parse(&goals, &records.join("\n")).unwrap();
+        page::render(&book.goals, &book.newest().unwrap()).unwrap()
+    };
+    let text = render(&[time(&[]), right(true)]);
+    assert_eq!(text, page(&[time(&[]), right(true)]).unwrap());
+    let measured = time(&[("goal", json!("soon")), ("held", json!(null))]);
+    let text = render(&[time(&[]), right(true), measured]);
+    assert!(text.contains("## Later") && text.contains("time of b"), "{text}");
+    let without = goals.replace("at = \"/wall_s\"\nfirst", "first");
+    assert!(error(Book::parse(&without, "")).contains("`soon` is not measured yet, and has no `at`"));
+}
+
+#[test]
 fn what_is_wrong_with_a_record_is_said_with_its_line() {
     let with = |name: &'static str, value: Value| time(&[(name, value)]);
     for (line, reason) in [

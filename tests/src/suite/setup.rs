@@ -1,7 +1,6 @@
 //! What the tests need of a machine beyond Rust, and how it gets there.
 
 mod nvrtc;
-pub(crate) mod wheels;
 
 use crate::harness::processes::{Process, ProcessOutput, runs, succeeds};
 use crate::output::console::Console;

@@ -1,8 +1,8 @@
 //! The CUDA compiler, its headers and the names of its libraries' functions: an installed
 //! toolkit's, or those of NVIDIA's packages on PyPI.
 
+use crate::harness::wheels;
 use crate::output::console::Console;
-use crate::suite::setup::wheels;
 use anyhow::Context as _;
 use std::env;
 use std::path::{Path, PathBuf};

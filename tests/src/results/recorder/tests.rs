@@ -80,6 +80,15 @@ goal = "was never measured"
 unit = "s"
 better = "lower"
 at = "/wall_s"
+
+[[goal]]
+id = "first"
+section = "all"
+goal = "waits for its command"
+unit = "s"
+better = "lower"
+at = "/wall_s"
+first = "cargo lab demo --model smollm2 --json"
 "#;
 
 const DEMO: &str = "cargo lab demo --nodes 4 --json";
@@ -92,7 +101,7 @@ fn record(goal: &str, figure: impl Into<Value>, unit: &str, command: &str, date:
     .to_string()
 }
 
-/// A workspace with a record of each goal but `new`.
+/// A workspace with a record of each goal but `new` and `first`.
 fn workspace() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("docs/results")).unwrap();
@@ -213,6 +222,8 @@ fn goals_belong_to_the_command_of_their_newest_record() {
     let found = goals(&dir, "demo --nodes 4").unwrap();
     let ids: Vec<&str> = found.iter().map(|(goal, _)| goal.id()).collect();
     assert_eq!(ids, ["time", "above", "added", "right", "silent"]);
+    let waiting = goals(&dir, "demo --model smollm2 --record").unwrap();
+    assert_eq!(waiting.iter().map(|(goal, _)| goal.id()).collect::<Vec<_>>(), ["first"]);
     let refused = |line: &str| goals(&dir, line).unwrap_err().to_string();
     assert!(refused("demo --nodes 5").contains("has the command `cargo lab demo --nodes 5`"));
     let all = fs::read_to_string(dir.path().join(FILE)).unwrap();

@@ -1,6 +1,6 @@
 //! NVIDIA's compiler for kernels, with which tests compile those of the CUDA backend. It needs no GPU.
 
-use super::wheels;
+use crate::harness::wheels;
 use crate::output::console::Console;
 use std::env;
 use std::time::Duration;

@@ -1,0 +1,152 @@
+//! What word problems are made of: stories with three numbers and two operations.
+
+use super::Row;
+
+/// Who the stories are about.
+pub(super) const NAMES: [&str; 10] =
+    ["Tom", "Anna", "Ben", "Maria", "Sam", "Lucy", "Omar", "Nina", "Jack", "Eva"];
+/// What they have.
+pub(super) const THINGS: [&str; 10] =
+    ["apples", "pencils", "marbles", "stickers", "cookies", "books", "stamps", "shells", "buttons", "cards"];
+
+/// How every question ends. Only responses that end earn anything: of 80 of the published model 0.69 ended
+/// within 32 tokens with these words, and 0.04 without (llama.cpp, temperature 0.7).
+const ENDING: &str = " Give the number only, without words.";
+
+/// An operation of a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Add,
+    Subtract,
+    Multiply,
+}
+
+use Operation::{Add, Multiply, Subtract};
+
+/// A story, whose number c comes to what the first operation makes of a and b.
+#[derive(Debug)]
+pub(super) struct Template {
+    /// With `{name}`, `{thing}`, `{a}`, `{b}` and `{c}`.
+    text: &'static str,
+    operations: [Operation; 2],
+}
+
+/// The stories.
+pub(super) static TEMPLATES: [Template; 8] = [
+    Template {
+        text: "{name} has {a} {thing} and buys {b} more. Then {name} gives away {c}. How many {thing} does {name} have now?",
+        operations: [Add, Subtract],
+    },
+    Template {
+        text: "{name} has {a} {thing}. Monday brings {b} more, and Tuesday brings {c} more. How many {thing} does {name} have now?",
+        operations: [Add, Add],
+    },
+    Template {
+        text: "There are {a} {thing} in a box. {name} takes out {b} and then puts in {c}. How many {thing} are in the box now?",
+        operations: [Subtract, Add],
+    },
+    Template {
+        text: "{name} had {a} {thing}, lost {b} and gave away {c}. How many {thing} are left?",
+        operations: [Subtract, Subtract],
+    },
+    Template {
+        text: "{name} finds {a} {thing} in the morning, {b} at noon and {c} in the evening. How many {thing} is that in all?",
+        operations: [Add, Add],
+    },
+    Template {
+        text: "A shop has {a} {thing} and gets {b} more. {name} buys {c} of them. How many {thing} does the shop have left?",
+        operations: [Add, Subtract],
+    },
+    Template {
+        text: "{name} buys {a} bags with {b} {thing} each, and gets {c} more. How many {thing} does {name} have?",
+        operations: [Multiply, Add],
+    },
+    Template {
+        text: "{name} has {a} boxes with {b} {thing} each, and sells {c}. How many {thing} are left?",
+        operations: [Multiply, Subtract],
+    },
+];
+
+/// Largest factors of a product: what a model of this size has seen often.
+const LARGEST_FACTORS: [i64; 2] = [5, 10];
+
+impl Operation {
+    fn apply(self, left: i64, right: i64) -> i64 {
+        match self {
+            Add => left + right,
+            Subtract => left - right,
+            Multiply => left * right,
+        }
+    }
+
+    fn sign(self) -> char {
+        match self {
+            Add => '+',
+            Subtract => '-',
+            Multiply => '*',
+        }
+    }
+}
+
+impl Template {
+    /// Both steps of a problem with these numbers.
+    fn steps(&self, [a, b, c]: [i64; 3]) -> [i64; 2] {
+        let first = self.operations[0].apply(a, b);
+        [first, self.operations[1].apply(first, c)]
+    }
+
+    /// The two numbers that each step takes.
+    pub(super) fn operands(&self, numbers: [i64; 3]) -> [(i64, i64); 2] {
+        let [a, b, c] = numbers;
+        [(a, b), (self.steps(numbers)[0], c)]
+    }
+
+    /// Whether a story with these numbers can happen: nobody has less than nothing.
+    pub(super) fn takes(&self, numbers: [i64; 3]) -> bool {
+        let [a, b, _] = numbers;
+        let small = self.operations[0] != Multiply || (a <= LARGEST_FACTORS[0] && b <= LARGEST_FACTORS[1]);
+        small && self.steps(numbers).iter().all(|step| *step > 0)
+    }
+
+    pub(super) fn row(&self, numbers: [i64; 3], name: &str, thing: &str) -> Row {
+        let [a, b, c] = numbers;
+        let mut question = self.text.replace("{name}", name).replace("{thing}", thing);
+        for (mark, number) in [("{a}", a), ("{b}", b), ("{c}", c)] {
+            question = question.replace(mark, &number.to_string());
+        }
+        question.push_str(ENDING);
+        let ([first, last], [one, two]) = (self.steps(numbers), self.operations.map(Operation::sign));
+        let answer = format!("{a} {one} {b} = {first}\n{first} {two} {c} = {last}\n#### {last}");
+        Row { question, answer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_worked_out() {
+        let row = TEMPLATES[6].row([3, 4, 5], "Tom", "apples");
+        let story = "Tom buys 3 bags with 4 apples each, and gets 5 more. How many apples does Tom have?";
+        assert_eq!(row.question, format!("{story}{ENDING}"));
+        assert_eq!(row.answer, "3 * 4 = 12\n12 + 5 = 17\n#### 17");
+    }
+
+    #[test]
+    fn stories_that_cannot_happen_are_not_made() {
+        let lost_and_gave = &TEMPLATES[3];
+        assert!(lost_and_gave.takes([9, 4, 4]));
+        assert!(!lost_and_gave.takes([9, 4, 5]) && !lost_and_gave.takes([3, 4, 2]));
+        assert!(TEMPLATES[6].takes([5, 10, 2]) && !TEMPLATES[6].takes([6, 10, 2]));
+    }
+
+    #[test]
+    fn every_story_has_all_its_numbers() {
+        for template in &TEMPLATES {
+            let row = template.row([5, 4, 3], "Eva", "cards");
+            assert!(!row.question.contains(['{', '}']), "{row:?}");
+            assert_eq!(row.question.matches(|sign: char| sign.is_ascii_digit()).count(), 3, "{row:?}");
+        }
+    }
+}
