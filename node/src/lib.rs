@@ -24,7 +24,7 @@
 //! - `rollout` turns leased orders into signed groups.
 //! - `verifier` checks the groups of others, where its owner wants it.
 //! - `runtime` starts all of these for a run, and takes them down in order.
-//! - `cli` is the command line, with the one command that joins no network: `verify-server`.
+//! - `cli` is the command line, with the commands that join no network: `verify-server`, `install-service`.
 //!
 //! # A group
 //!
@@ -38,7 +38,7 @@
 //! checks it. The snapshot service fetches its chunks. `snapshots::install` makes a policy of them on
 //! the best of `devices::fallback`, and the worker goes on under it between two tokens.
 //!
-//! Nothing here limits disk or schedule yet: there is no setting for what is not enforced.
+//! There is no setting for what is not enforced.
 
 // `println!` and its like panic where a line cannot be written; `echo_protocol::program::output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

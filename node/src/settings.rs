@@ -34,7 +34,7 @@ use crate::state::shown_path::located;
 use layers::SettingsLayer;
 
 pub use layers::Flags;
-pub use limits::{Hours, OnBattery, Size};
+pub use limits::{Hours, NoHours, NoSize, OnBattery, Size};
 pub use range::OutOfRange;
 pub use report::{Reported, SettingSource};
 pub use role::Role;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::learner_link::client::LearnerClient;
-use crate::learner_link::discovery::Discovery;
+use crate::learner_link::discovery::{Discovery, FIRST_PAUSE};
 use crate::preflight::Ready;
 use crate::preflight::needs::{RunNeeds, available_memory};
 use crate::settings::Settings;
@@ -19,6 +19,8 @@ use crate::state::charter_file::opens;
 
 /// How long the look takes at most.
 pub const LOOK_WITHIN: Duration = Duration::from_secs(10);
+/// How often the learner is looked for: peers need a moment after the first connection to tell of others.
+const ATTEMPTS: usize = 4;
 /// Most characters of a reason. Those of the network list every address with every layer.
 const MAX_REASON: usize = 160;
 
@@ -102,7 +104,15 @@ async fn listed(host: &Host, addresses: &[Multiaddr]) -> Vec<LookedAt> {
 /// The run's charter and newest version, from the learner itself.
 async fn learner(host: &Host, ready: &Ready) -> Result<(Charter, Option<PolicyVersion>), String> {
     let discovery = Discovery::new(host.clone(), ready.learner, &ready.bootstraps, ready.data.known_peers());
-    discovery.attempt().await.map_err(|error| error.advice().to_owned())?;
+    let mut reached = discovery.attempt().await;
+    for _ in 1..ATTEMPTS {
+        if reached.is_ok() {
+            break;
+        }
+        tokio::time::sleep(FIRST_PAUSE).await;
+        reached = discovery.attempt().await;
+    }
+    reached.map_err(|error| error.advice().to_owned())?;
     let client = LearnerClient::new(host.clone(), ready.learner);
     let signed = client.charter().await.map_err(|error| short(&error.to_string()))?;
     if !opens(&signed, &ready.target.learner) {

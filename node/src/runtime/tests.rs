@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+mod look;
 mod missed;
 mod unanswered;
 

@@ -63,7 +63,7 @@ impl StatusReporter {
 
 /// What matters most, within 80 columns: the line that stays at the bottom of a terminal.
 pub fn live(facts: &Facts) -> String {
-    let version = facts.version.map_or_else(|| "no policy yet".to_owned(), |version| version.to_string());
+    let version = facts.version.map_or_else(|| "no policy".to_owned(), |version| version.to_string());
     let refused: u64 = facts.refused.values().sum();
     let judged = match refused {
         0 => format!("{} accepted", facts.accepted),
@@ -203,7 +203,7 @@ mod tests {
         let mut facts = Facts::default();
         assert_eq!(
             live(&facts),
-            "no policy yet | looking for the learner | 0.0/s | 0 accepted | outbox 0 | 0 peers"
+            "no policy | looking for the learner | 0.0/s | 0 accepted | outbox 0 | 0 peers"
         );
         assert!(live(&facts).len() <= 80);
         facts.version = Some(PolicyVersion(1234));

@@ -52,6 +52,7 @@ impl Weights {
         for path in files {
             read_file(&path, &mut found)?;
         }
+        name_as_decoder(&mut found);
         if config.tie_word_embeddings {
             drop_copy(&mut found)?;
         }
@@ -66,6 +67,16 @@ impl Weights {
         match self.iter().find(|tensor| !tensor.is_finite()) {
             Some(tensor) => Err(WeightsError::NotFinite { name: tensor.name().to_owned() }),
             None => Ok(()),
+        }
+    }
+}
+
+/// Gives tensors the names that they have in a language model, where they were saved as a decoder without its
+/// output projection: transformers does the same.
+fn name_as_decoder(found: &mut [WeightTensor]) {
+    if found.iter().any(|tensor| tensor.name() == "embed_tokens.weight") {
+        for tensor in found.iter_mut().filter(|tensor| tensor.name() != "lm_head.weight") {
+            tensor.spec.name.insert_str(0, "model.");
         }
     }
 }

@@ -51,6 +51,19 @@ fn copies_and_tables_that_older_tools_left_are_skipped() {
 }
 
 #[test]
+fn a_decoder_that_was_saved_without_its_head_is_read_by_its_own_names() {
+    let config = config();
+    let plain = load(&config, |_| ()).unwrap();
+    let bare = load(&config, |tensors| {
+        for tensor in tensors {
+            tensor.name = tensor.name.strip_prefix("model.").unwrap().to_owned();
+        }
+    });
+    let bare = bare.unwrap();
+    assert!(plain.iter().zip(bare.iter()).all(|(a, b)| (a.name(), a.bytes()) == (b.name(), b.bytes())));
+}
+
+#[test]
 fn a_tied_model_with_another_head_is_refused_and_untied_it_loads() {
     let config = config();
     let other_head = |tensors: &mut Vec<RawTensor>| {
