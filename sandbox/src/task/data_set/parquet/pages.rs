@@ -70,7 +70,7 @@ pub(super) fn check(bytes: &[u8], group: &RowGroupMetaData) -> Result<(), DataEr
             if page.unpacked > MAX_PAGE_BYTES {
                 return Err(too_large("pages of more than 64 MiB"));
             }
-            if DELTAS_OF_TEXTS.contains(&page.encoding) {
+            if page.has_deltas {
                 return Err(too_large("texts that are encoded as deltas, which are not read here"));
             }
             if in_lists || page.is_dictionary {
@@ -108,7 +108,7 @@ struct Page {
     unpacked: u64,
     packed: u64,
     values: u64,
-    encoding: u64,
+    has_deltas: bool,
     /// Bytes of levels before what is compressed.
     levels: usize,
 }
@@ -179,7 +179,7 @@ impl Compact<'_> {
                 (2, 5) => page.unpacked = self.length()?,
                 (3, 5) => page.packed = self.length()?,
                 (5 | 7 | 8, STRUCT) => {
-                    page.is_dictionary = id == 7;
+                    page.is_dictionary |= id == 7;
                     self.counts(&mut page, id == 8)?;
                 }
                 _ => self.skip(kind)?,
@@ -194,9 +194,9 @@ impl Compact<'_> {
         let mut last = 0;
         while let Some((id, kind)) = self.field(&mut last)? {
             match (id, kind) {
-                (1, 5) => page.values = self.length()?,
-                (2, 5) if !newer => page.encoding = self.length()?,
-                (4, 5) if newer => page.encoding = self.length()?,
+                (1, 5) => page.values = page.values.max(self.length()?),
+                (2, 5) if !newer => page.has_deltas |= DELTAS_OF_TEXTS.contains(&self.length()?),
+                (4, 5) if newer => page.has_deltas |= DELTAS_OF_TEXTS.contains(&self.length()?),
                 (5 | 6, 5) if newer => {
                     page.levels = page.levels.checked_add(usize::try_from(self.length()?).ok()?)?
                 }
@@ -270,7 +270,7 @@ mod tests {
         let page = compact.page().unwrap();
         assert_eq!(
             page,
-            Page { is_dictionary: false, unpacked: 100, packed: 60, values: 7, encoding: 0, levels: 0 }
+            Page { is_dictionary: false, unpacked: 100, packed: 60, values: 7, has_deltas: false, levels: 0 }
         );
         assert_eq!(compact.rest, [0xff]);
     }
