@@ -5,7 +5,7 @@
 //! not found becomes an ignored trial that says so, never a silent pass.
 
 use echo_lab::conformance;
-use echo_lab::conformance::{GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, sandbox};
+use echo_lab::conformance::{GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, datasets, sandbox};
 use echo_lab::output::console::{CommandReport, Console};
 use echo_learner::training::objective::vectors::CheckArithmetic;
 use echo_policy::conformance::vectors::VectorReport;
@@ -18,7 +18,7 @@ use std::{fs, io};
 type Check = fn(&Path, &Console) -> anyhow::Result<CommandReport>;
 
 /// Files about what judges responses.
-const JUDGED: [(&str, Check); 8] = [
+const JUDGED: [(&str, Check); 9] = [
     ("math_verify_dev.jsonl", sandbox::math),
     (GSM8K, sandbox::math),
     ("math500_dev.jsonl", sandbox::math),
@@ -27,6 +27,7 @@ const JUDGED: [(&str, Check); 8] = [
     ("holdem_phh_dev.jsonl", sandbox::phh),
     ("humaneval_dev.jsonl", sandbox::functions),
     ("mbpp_dev.jsonl", sandbox::functions),
+    ("reports/datasets/list.json", datasets::check),
 ];
 
 fn main() -> ExitCode {
