@@ -32,7 +32,7 @@ const PIECES: [&str; 16] = [
     " ",
 ];
 
-/// A file of three forms.
+/// A file of four forms.
 const SAMPLE: &str = concat!(
     r#"{"task_id": "T/0", "prompt": "import math\n\ndef f(x):\n", "entry_point": "f", "canonical_solution": "    return x\n", "test": "def check(f):\n    assert f(1) == 1\n"}"#,
     "\n",
@@ -41,6 +41,8 @@ const SAMPLE: &str = concat!(
     r#"{"prompt": "Add.", "tests": [{"input": "1 2", "output": "3"}, {"input": "", "output": "3"}], "language": "c++20", "checker": "rcmp6", "input_file": "sum.in", "output_file": "sum.out", "cpu_s": 0.5, "memory_mb": 64, "solution": "int main;"}"#,
     "\n",
     r#"{"prompt": "Add.", "tests": [{"input": "1 2", "output": "3"}], "checker_program": {"language": "go", "source": "x"}}"#,
+    "\n",
+    r#"{"question": "Add.", "input_output": "{\"fn_name\": \"add\", \"inputs\": [[1, 2]], \"outputs\": [3]}", "starter_code": "def add(a, b):", "solutions": "[]"}"#,
 );
 
 fuzz_target!(|input: (u8, Vec<(u8, &str)>, &str, &str, Vec<Edit>, &[u8])| {
@@ -113,6 +115,10 @@ fn check_row(row: &CodeRow, data: &TaskFiles, response: &str) {
 /// What is said is the program, or its end where it goes on with the prompt.
 fn check_made(row: &CodeRow, response: &str, said: &str) {
     let program = row.program(response);
+    if row.calls_function() {
+        assert!(program.contains(said));
+        return;
+    }
     let before = program.strip_suffix(said).expect("a program ends with what the policy said");
     if row.goes_on() {
         assert!(row.prompt().starts_with(before));

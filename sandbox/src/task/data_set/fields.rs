@@ -124,7 +124,7 @@ pub fn number_text(number: &serde_json::Number) -> String {
 }
 
 /// The question that a text or the messages of a conversation ask: what the system says, and then
-/// what the user asks first.
+/// what the user asks.
 ///
 /// # Errors
 /// When it is neither, or asks several times, in words with the key.
@@ -151,9 +151,12 @@ pub fn asked(key: &str, value: &Value) -> Result<String, String> {
                 texts.push(text);
             }
             // An answer that the file shows.
-            (Some("assistant" | "gpt"), Some(_)) if asked => break,
+            (Some("assistant" | "gpt"), Some(_)) if asked => {}
             (Some("user" | "human"), Some(_)) => {
-                return Err(format!("`{key}` has two messages of the user in a row: join them to one"));
+                return Err(format!(
+                    "`{key}` has several messages of the user, and a row asks once: write one question, with \
+                     examples within it"
+                ));
             }
             (Some(role), Some(_)) => {
                 return Err(format!(
@@ -184,6 +187,27 @@ mod tests {
         assert_eq!(row.first(&["other", "n"]), Some(("n", &json!(1))));
         assert_eq!(row.text("n").unwrap_err(), "`n` is the number 1: write a text");
         assert!(row.required("other").unwrap_err().contains("`other`"));
+    }
+
+    #[test]
+    fn messages_ask_once() {
+        let message = |role: &str, content: &str| json!({"role": role, "content": content});
+        let one = json!([message("system", "Box it."), message("user", "1+1?"), message("assistant", "2")]);
+        assert_eq!(asked("prompt", &one).unwrap(), "Box it.\n\n1+1?");
+        assert_eq!(asked("prompt", &json!("1+1?")).unwrap(), "1+1?");
+        for (wrong, why) in [
+            (
+                json!([message("user", "1+1?"), message("assistant", "2"), message("user", "2+2?")]),
+                "asks once",
+            ),
+            (json!([message("assistant", "2")]), "before a question"),
+            (json!([message("system", "Box it.")]), "no message of the user"),
+            (json!([{"role": "user", "content": ["1+1?"]}]), "without `role`"),
+            (json!(3), "`prompt` is the number 3"),
+        ] {
+            let refused = asked("prompt", &wrong).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
     }
 
     #[test]

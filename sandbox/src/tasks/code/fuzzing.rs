@@ -54,6 +54,11 @@ impl CodeRow {
         matches!(self.0.judged, JudgingMethod::HumanEval(_))
     }
 
+    /// Whether its tests call a function: lines that do so stand around what the policy says.
+    pub fn calls_function(&self) -> bool {
+        matches!(self.0.judged, JudgingMethod::Tests { function: Some(_), .. })
+    }
+
     /// The program that a response makes.
     pub fn program(&self, response: &str) -> String {
         self.0.program(response)

@@ -17,8 +17,11 @@ const MAX_PAGE_BYTES: u64 = 64 << 20;
 /// Bytes of the largest pages of all columns together: one of each is in memory at a time, beside its
 /// dictionary.
 const MAX_PAGES_BYTES: u64 = 512 << 20;
-/// Values of a column in one row group, those of its dictionary too: so many may be in one row.
-const MAX_VALUES: u64 = 4 << 20;
+/// Values of a row group's lists and dictionaries, of all columns together: so many may be in memory
+/// at a time, some forty bytes each.
+const MAX_VALUES: u64 = 8 << 20;
+/// Encodings by deltas of texts. Their decoders allocate what the page itself states, which no header says.
+const DELTAS_OF_TEXTS: [u64; 2] = [6, 7];
 /// Bytes of the description at the end of the file. It takes about ten times as many in memory.
 const MAX_FOOTER_BYTES: usize = 16 << 20;
 /// The deepest nesting of a page's header; the format has three.
@@ -36,12 +39,12 @@ pub(super) fn check_footer(bytes: &[u8]) -> Result<(), DataError> {
 
 /// Walks all pages of a row group.
 pub(super) fn check(bytes: &[u8], group: &RowGroupMetaData) -> Result<(), DataError> {
-    let mut together = 0;
+    let (mut together, mut values) = (0, 0);
     for column in group.columns() {
         let name = column.column_path().string();
         let too_large = |what: &str| {
             DataError::Form(format!(
-                "column {name:?} of this Parquet file has {what}: leave it out, or write smaller pages"
+                "column {name:?} of this Parquet file has {what}: leave it out, or write it as pyarrow does"
             ))
         };
         let gzip = match column.compression() {
@@ -56,7 +59,8 @@ pub(super) fn check(bytes: &[u8], group: &RowGroupMetaData) -> Result<(), DataEr
         let end = start.checked_add(length).filter(|end| *end <= bytes.len() as u64);
         let end = end.ok_or_else(|| damaged(format!("column {name:?} lies outside of the file")))?;
         let mut rest = &bytes[start as usize..end as usize];
-        let (mut largest, mut values) = ([0; 2], 0);
+        let in_lists = column.column_descr().max_rep_level() > 0;
+        let mut largest = [0; 2];
         while !rest.is_empty() {
             let mut header = Compact { rest, depth: 0 };
             let page = header.page().ok_or_else(|| damaged(format!("column {name:?} has a damaged page")))?;
@@ -66,9 +70,14 @@ pub(super) fn check(bytes: &[u8], group: &RowGroupMetaData) -> Result<(), DataEr
             if page.unpacked > MAX_PAGE_BYTES {
                 return Err(too_large("pages of more than 64 MiB"));
             }
-            values += page.values;
+            if page.has_deltas {
+                return Err(too_large("texts that are encoded as deltas, which are not read here"));
+            }
+            if in_lists || page.is_dictionary {
+                values += page.values;
+            }
             if values > MAX_VALUES {
-                return Err(too_large("more than four million values in a row group"));
+                return Err(too_large("too many values in lists and dictionaries of one row group"));
             }
             let body = &rest[page.levels.min(packed)..packed];
             if gzip && unpacked(body, page.unpacked) > page.unpacked {
@@ -99,6 +108,7 @@ struct Page {
     unpacked: u64,
     packed: u64,
     values: u64,
+    has_deltas: bool,
     /// Bytes of levels before what is compressed.
     levels: usize,
 }
@@ -169,7 +179,7 @@ impl Compact<'_> {
                 (2, 5) => page.unpacked = self.length()?,
                 (3, 5) => page.packed = self.length()?,
                 (5 | 7 | 8, STRUCT) => {
-                    page.is_dictionary = id == 7;
+                    page.is_dictionary |= id == 7;
                     self.counts(&mut page, id == 8)?;
                 }
                 _ => self.skip(kind)?,
@@ -178,13 +188,15 @@ impl Compact<'_> {
         Some(page)
     }
 
-    /// The header of a kind of page: its first field counts values. The newer kind has levels that
-    /// are not compressed.
+    /// The header of a kind of page: its first field counts values. The newer kind has its encoding in
+    /// another place, and levels that are not compressed.
     fn counts(&mut self, page: &mut Page, newer: bool) -> Option<()> {
         let mut last = 0;
         while let Some((id, kind)) = self.field(&mut last)? {
             match (id, kind) {
-                (1, 5) => page.values = self.length()?,
+                (1, 5) => page.values = page.values.max(self.length()?),
+                (2, 5) if !newer => page.has_deltas |= DELTAS_OF_TEXTS.contains(&self.length()?),
+                (4, 5) if newer => page.has_deltas |= DELTAS_OF_TEXTS.contains(&self.length()?),
                 (5 | 6, 5) if newer => {
                     page.levels = page.levels.checked_add(usize::try_from(self.length()?).ok()?)?
                 }
@@ -256,7 +268,10 @@ mod tests {
         ];
         let mut compact = Compact { rest: &header, depth: 0 };
         let page = compact.page().unwrap();
-        assert_eq!(page, Page { is_dictionary: false, unpacked: 100, packed: 60, values: 7, levels: 0 });
+        assert_eq!(
+            page,
+            Page { is_dictionary: false, unpacked: 100, packed: 60, values: 7, has_deltas: false, levels: 0 }
+        );
         assert_eq!(compact.rest, [0xff]);
     }
 
