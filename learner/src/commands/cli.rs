@@ -314,6 +314,7 @@ mod tests {
     fn every_command_that_prints_results_has_json() {
         for words in [
             "check f",
+            "init --model tiny --task chain_sum",
             "identity d",
             "objectives",
             "metrics",

@@ -10,6 +10,7 @@ use echo_sandbox::rollout::mix::TaskMix;
 use echo_sandbox::task::files::TaskFiles;
 use echo_sandbox::tasks::registry::{from_files, procedural};
 use echo_sandbox::tasks::wasm;
+use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,9 @@ pub struct InitPlan {
     /// Where the run file is written. Must not exist.
     #[arg(long, value_name = "FILE", default_value = "run.toml")]
     pub output: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Writes the run file of `plan`.
@@ -58,9 +62,14 @@ pub fn init(plan: &InitPlan) -> anyhow::Result<()> {
         }
         Err(error) => return Err(error).with_context(|| output.to_string()),
     }
-    Ok(print(&format!(
-        "wrote {output}. Next: read it, then `echo-learner check {output}` and `echo-learner run --config {output}`\n"
-    ))?)
+    let said = if plan.json {
+        json!({ "output": output.to_string() }).to_string()
+    } else {
+        format!(
+            "wrote {output}. Next: read it, then `echo-learner check {output}` and `echo-learner run {output}`"
+        )
+    };
+    Ok(print(&(said + "\n"))?)
 }
 
 /// The text of the run file.
@@ -283,7 +292,7 @@ mod tests {
     use crate::config::RunConfig;
 
     fn plan(model: &str, task: &str, output: PathBuf) -> InitPlan {
-        InitPlan { model: model.into(), task: task.into(), data: None, output }
+        InitPlan { model: model.into(), task: task.into(), data: None, output, json: false }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How every command is given its run file: `FILE`, or `--config FILE`, and settings that replace those of it.
+//! How every command is given its run file: `FILE`, or `--config FILE`, and `--set` for settings of it.
 
 use crate::commands::settings::SettingsArgs;
 use crate::config::{RunConfig, RunFileError};

@@ -55,7 +55,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// A value that is TOML is read as such, and any other is a text: `--set train.objective=grpo` needs no quotes.
+/// A value that is TOML is read as such, and any other is a text: `train.objective=grpo` needs no quotes.
 impl FromStr for Setting {
     type Err = String;
 
