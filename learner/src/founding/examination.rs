@@ -26,7 +26,7 @@ use echo_protocol::run::charter::Charter;
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::wire::signed::Signed;
 use echo_protocol::wire::time::UnixMillis;
-use echo_sandbox::task::{JudgedPart, Task};
+use echo_sandbox::task::JudgedPart;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -210,10 +210,8 @@ impl Examination {
 
     /// What is allowed and odd.
     fn sanity(&mut self, config: &RunConfig, workload: &Workload, weights: &Weights) {
-        let held_out = |task: &dyn Task| task.held_out_rows().unwrap_or_default();
-        let rows = workload.mix.tasks().map(|task| task.prompts().len().saturating_sub(held_out(task)));
-        // A procedural task has as many prompts as anybody wants.
-        let rows = rows.reduce(|a, b| if a == 0 || b == 0 { 0 } else { a + b }).filter(|rows| *rows > 0);
+        // None where a task makes its prompts up: it has as many as anybody wants.
+        let rows: Option<usize> = workload.mix.tasks().map(|task| task.rows()).sum();
         self.warnings.extend(sanity::of_rate(config, workload.model.parameter_count()));
         self.warnings.extend(sanity::of_rounding(config, weights));
         self.warnings.extend(sanity::of_batch(config, rows));
