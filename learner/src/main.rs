@@ -131,7 +131,7 @@ fn listen() -> anyhow::Result<Signals> {
 
 /// Founds a run when everything that can be examined is right: a warm-up takes minutes to hours.
 fn found(config: &RunConfig, file: &Path) -> anyhow::Result<founding::Founded> {
-    // A directory that has a run is told at once. Where settings are wrong, none is made.
+    // A directory that has a run is reported at once. Where settings are wrong, none is made.
     let claim = match config.validate() {
         Ok(()) => Some(founding::claim(config)?),
         Err(_) => None,

@@ -14,7 +14,7 @@ use echo_protocol::program::output::print;
 use serde_json::json;
 use std::fmt::Write as _;
 
-/// What is checked, and how it is told.
+/// What is checked, and how it is shown.
 #[derive(Args, Clone, Debug)]
 pub struct CheckPlan {
     /// The run file.
@@ -28,7 +28,7 @@ pub struct CheckPlan {
     pub json: bool,
 }
 
-/// There are problems, and they have been told: the program ends with code 2.
+/// There are problems, and they have been printed: the program ends with code 2.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} problems keep the run from starting")]
 pub struct Unsound(pub usize);

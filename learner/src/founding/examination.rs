@@ -94,7 +94,7 @@ pub fn examine(config: &RunConfig, claim: Option<&ClaimedRunDir>, solutions: boo
         Some(tasks) if config.model.path.is_some() != config.model.tiny.is_some() => {
             found.founded(config, tasks);
         }
-        // Whether the model could be used is told all the same.
+        // Whether the model could be used is reported all the same.
         None if config.model.tiny.is_none() => {
             found.take(config.model.path.as_deref().map(StartingPoint::at).transpose());
         }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_a_run_is_told_before_anything_is_computed() {
+    fn a_directory_with_a_run_is_named_before_anything_is_computed() {
         let home = tempfile::tempdir().unwrap();
         let config = testing::run_config(home.path().join("run"));
         let learner = claim(&config).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tokenizer_of_another_model_a_long_prompt_and_a_warm_up_without_solutions_are_told() {
+    fn a_tokenizer_of_another_model_a_long_prompt_and_a_warm_up_without_solutions_are_named() {
         let home = tempfile::tempdir().unwrap();
         let rows = home.path().join("rows.jsonl");
         let mut config = testing::run_config(home.path().join("run"));

@@ -253,7 +253,7 @@ mod tests {
             assert!(line.starts_with(begin) && line.contains("found a new run"), "{line}");
         }
         // A part that this release does not know by name is named as the charter has it.
-        let told = differences(&json!({"prompt": {"system": "a"}}), &json!({"prompt": {"system": "b"}}));
-        assert!(told[0].starts_with("[prompt] system in the run file (\"a\")"), "{told:?}");
+        let warned = differences(&json!({"prompt": {"system": "a"}}), &json!({"prompt": {"system": "b"}}));
+        assert!(warned[0].starts_with("[prompt] system in the run file (\"a\")"), "{warned:?}");
     }
 }

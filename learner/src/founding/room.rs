@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_its_mend() {
+    fn what_is_missing_is_named_with_its_mend() {
         let config = testing::run_config("run".into());
         let model = Size::M17.config().unwrap();
         let (need, disk) = (MemoryNeed::of(&config, &model, BATCH), DiskNeed::of(&config, &model));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_far_from_the_usual_are_told_with_it() {
+    fn rates_far_from_the_usual_are_named_with_it() {
         let mut config = config();
         assert_eq!(of_rate(&config, 600_000), [""; 0]);
         assert!(of_rate(&config, 600_000_000)[0].contains("may diverge"));
@@ -228,23 +228,23 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_round_away_are_told_with_figures() {
+    fn updates_that_round_away_are_named_with_figures() {
         // Deviation 0.02: half a step of bf16 is 3e-5 to 6e-5 at most weights.
         let (_, weights) = testing::workload();
         let mut config = config();
         assert_eq!(of_rounding(&config, &weights), None);
         config.train.schedule.peak = 1e-6;
-        let told = of_rounding(&config, &weights).unwrap();
+        let warned = of_rounding(&config, &weights).unwrap();
         assert!(
-            told.contains("peak = 1e-6") && told.contains("dtype = \"bf16\"") && told.contains("f16"),
-            "{told}"
+            warned.contains("peak = 1e-6") && warned.contains("dtype = \"bf16\"") && warned.contains("f16"),
+            "{warned}"
         );
         config.snapshot.dtype = TensorType::F32;
         assert_eq!(of_rounding(&config, &weights), None);
     }
 
     #[test]
-    fn batches_that_teach_little_are_told() {
+    fn batches_that_teach_little_are_named() {
         let mut config = config();
         assert_eq!(of_batch(&config, None), [""; 0]);
         assert_eq!(of_batch(&config, Some(16)), [""; 0]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_that_cannot_hold_a_solution_are_told() {
+    fn responses_that_cannot_hold_a_solution_are_named() {
         let config = config();
         let (workload, _) = testing::workload();
         assert_eq!(of_length(&config, &workload), [""; 0]);
