@@ -68,7 +68,8 @@ fn push_run(environment: &HubEnvironment, plan: &PushPlan, run: &RunDir) -> anyh
     card.check()?;
     let scratch = founding::scratch_beside(&run.policy())?;
     let output = scratch.path().join("policy");
-    let exported = ExportPlan { dir: plan.dir.clone(), version: plan.version, output: output.clone() };
+    let exported =
+        ExportPlan { dir: plan.dir.clone(), version: plan.version, output: output.clone(), json: false };
     let version = tokio::runtime::Runtime::new()?.block_on(export(&exported))?;
     card.version = Some(version);
     let named = || format!("{version} of the run {}", founded.workload.charter.name);
