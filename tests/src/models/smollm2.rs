@@ -74,8 +74,13 @@ pub async fn make(output: Option<&Path>, console: &Console) -> anyhow::Result<Ma
     }
     let file = file(console).await?;
     console.say(format!("writing the model in bf16 to {}", dir.display()));
-    write(&file, &dir).with_context(|| format!("cannot make a model of {}", file.display()))?;
-    Ok(MadeModel { dir, made: true })
+    let written = write(&file, &dir).with_context(|| format!("cannot make a model of {}", file.display()));
+    // Another process may have been quicker.
+    let made = written.is_ok();
+    if !made && !is_there(&dir)? {
+        written?;
+    }
+    Ok(MadeModel { dir, made })
 }
 
 /// [`make`] as a command: `cargo lab model smollm2`.
