@@ -16,7 +16,7 @@ pub const NAME: &str = "wasm";
 /// What names of such tasks begin with in run files; the module's address follows in 64 hexadecimal digits.
 pub const PREFIX: &str = "wasm:";
 
-/// Prompts whose solutions are tried: a fault of every tenth prompt is found with a probability of 0.999.
+/// Prompts whose solutions are tried: a fault of every tenth prompt is found with a probability of 0.998.
 const TRIED: u8 = 64;
 /// Characters of a text of the module that a message quotes.
 const QUOTED_CHARS: usize = 60;
