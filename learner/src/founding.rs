@@ -52,7 +52,7 @@ use tasks::{Tasks, address_modules, kept_files, task_paths};
 
 pub use error::PrepareError;
 pub use overruled::overruled;
-pub(crate) use start::character_vocabulary;
+pub(crate) use start::{character_vocabulary, prompting};
 pub(crate) use tasks::read_task_file;
 
 /// Files of a Hugging Face directory that make its tokenizer, and travel with snapshots.

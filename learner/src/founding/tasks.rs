@@ -94,16 +94,20 @@ impl Tasks {
 /// Gives modules that a run file names `wasm` alone the names that have their addresses.
 pub(super) fn address_modules(config: &mut RunConfig) -> Result<(), PrepareError> {
     let mut tasks = std::mem::take(&mut config.tasks);
-    for task in tasks.iter_mut().filter(|task| task.name == wasm::NAME) {
+    let mut files = Vec::new();
+    for task in tasks.iter_mut().filter(|task| wasm::asks_for_module(&task.name)) {
         let Some(path) = config.task_file(task).map(Path::to_owned) else { continue };
-        let address = ContentId::of(&read_task_file(&task.name, &path)?);
-        task.name = format!("{}{address}", wasm::PREFIX);
+        if task.name == wasm::NAME {
+            let address = ContentId::of(&read_task_file(&task.name, &path)?);
+            task.name = format!("{}{address}", wasm::PREFIX);
+        }
         if task.data.is_none() {
-            config.data.insert(task.name.clone(), path);
+            files.push((task.name.clone(), path));
         }
     }
-    if tasks.iter().all(|task| task.name != wasm::NAME) {
+    if !files.is_empty() {
         config.data.remove(wasm::NAME);
+        config.data.extend(files);
     }
     config.tasks = tasks;
     Ok(())

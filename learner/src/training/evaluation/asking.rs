@@ -7,7 +7,7 @@
 use crate::common::workload::{Workload, WorkloadError};
 use crate::training::evaluation::journal::{AnsweredRow, Journal, JournalError, SampleRow};
 use crate::training::evaluation::questions::Questions;
-use crate::training::local_rollouts::{AnswerError, Episode};
+use crate::training::local_rollouts::{AnswerError, Episode, texts};
 use echo_policy::generation::{
     Backend, Completion, EndedTurn, EngineError, Generation, GenerationLimits, Policy, PolicyTakeover,
     SampleRequest, Ticket,
@@ -220,7 +220,7 @@ impl<'a> Asking<'a> {
             let (tokens, stopped) = (completion.tokens.as_slice(), completion.stopped);
             episode.hear(EndedTurn { ticket: Ticket(row as u64), sample, tokens, stopped, left: 0 })?;
         }
-        let text = if self.keep_texts { self.texts(&completion) } else { Vec::new() };
+        let text = if self.keep_texts { texts(self.workload, &completion) } else { Vec::new() };
         let answer = episode.answer(completion)?;
         Ok(SampleRow {
             reward: answer.verdict.reward,
@@ -229,17 +229,6 @@ impl<'a> Asking<'a> {
             cut: !answer.finished,
             text,
         })
-    }
-
-    /// What was written, turn by turn.
-    fn texts(&self, completion: &Completion) -> Vec<String> {
-        let mut rest = completion.tokens.as_slice();
-        let turns = completion.turns.iter().map(|tokens| {
-            let (turn, behind) = rest.split_at((*tokens as usize).min(rest.len()));
-            rest = behind;
-            self.workload.text(turn)
-        });
-        turns.collect()
     }
 }
 
