@@ -172,7 +172,7 @@ fn read(plan: &TryPlan) -> anyhow::Result<(RunConfig, Vec<TaskEntry>)> {
     Ok((config, entries))
 }
 
-/// A response as text.
+/// A response as text, without the line break that editors and `echo` put at its end.
 fn response(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = match file == Path::new("-") {
@@ -182,6 +182,8 @@ fn response(file: &Path) -> anyhow::Result<String> {
         }
     };
     read.with_context(|| format!("--response {}", file.display()))?;
+    let said = text.strip_suffix('\n').map(str::len);
+    text.truncate(said.unwrap_or(text.len()));
     Ok(text)
 }
 

@@ -93,7 +93,7 @@ fn a_response_is_judged_as_a_node_does() {
     };
     let (right, problems, _) = judged("<think>It is \\boxed{7}.</think>So it is \\boxed{3}.\n", "");
     assert_eq!((right.correct, right.reward, problems), (Some(true), Some(1.0), 0));
-    assert_eq!(right.judged.as_deref(), Some("So it is \\boxed{3}.\n"));
+    assert_eq!(right.judged.as_deref(), Some("So it is \\boxed{3}."));
     assert_eq!((right.read.as_deref(), right.reference.as_deref()), (Some("3"), Some("3")));
     let (wrong, problems, _) = judged("It is 7.", "");
     assert_eq!((wrong.correct, wrong.reward, problems), (Some(false), Some(0.0), 0));
