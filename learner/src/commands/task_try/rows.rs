@@ -96,10 +96,7 @@ impl TriedTask {
         {
             self.problems.push(format!("the file has the address wasm:{found}, and the task's name another"));
         }
-        let refused = match self.asked(entry, bytes.as_deref(), prompts) {
-            Ok(()) => return,
-            Err(refused) => refused,
-        };
+        let Err(refused) = self.asked(entry, bytes.as_deref(), prompts) else { return };
         let (SpecError::Data { reason: DataError::Rows(rows), .. }, Some(bytes)) = (&refused, &bytes) else {
             self.refuse(&refused);
             return;
