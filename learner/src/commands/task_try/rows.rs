@@ -125,7 +125,7 @@ impl TriedTask {
     fn asked(&mut self, entry: &TaskEntry, bytes: Option<&[u8]>, prompts: usize) -> Result<(), SpecError> {
         let mut files = TaskFiles::none();
         let data = bytes.map(|bytes| files.add(bytes));
-        let name = if wasm::asks_for_module(&entry.name) { wasm::NAME } else { &entry.name };
+        let name: &str = if wasm::asks_for_module(&entry.name) { wasm::NAME } else { &entry.name };
         let spec = TaskSpec { data, params: entry.params.clone(), ..TaskSpec::new(name) };
         let task = registry::build(&spec, &files)?;
         self.remarks = task.remarks().to_vec();
