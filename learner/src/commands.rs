@@ -12,6 +12,7 @@
 //!   export        the policy of a checkpoint
 //!   evaluate      avg@k and pass@k of a model or a run
 //!   prefilter     which rows of a task's file are worth asking
+//!   task_try      what a task asks, and what responses to it earn
 //!   bench         how fast this machine trains
 //!   peers         list, ban, pardon
 //!   samples       what the policy wrote
@@ -37,4 +38,5 @@ pub mod samples;
 pub mod settings;
 pub mod show;
 pub mod sources;
+pub mod task_try;
 pub mod warmup;

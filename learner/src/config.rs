@@ -26,6 +26,7 @@ mod warmup;
 use crate::common::option_error::OptionError;
 use crate::storage::hub::{Pin, is_hub_name};
 use echo_protocol::run::staleness::Staleness;
+use echo_sandbox::tasks::wasm;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -171,7 +172,10 @@ impl RunConfig {
 
     /// The file that a task is made of, if the run file names one.
     pub fn task_file<'a>(&'a self, task: &'a TaskEntry) -> Option<&'a Path> {
-        task.data.as_ref().or_else(|| self.data.get(&task.name)).map(PathBuf::as_path)
+        let named = task.data.as_ref().or_else(|| self.data.get(&task.name));
+        // A module may have its address in the task's name and not under [data].
+        let module = || wasm::asks_for_module(&task.name).then(|| self.data.get(wasm::NAME)).flatten();
+        named.or_else(module).map(PathBuf::as_path)
     }
 
     /// All paths of files that tasks are made of, those of evaluations too.

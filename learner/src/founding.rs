@@ -48,11 +48,11 @@ use start::StartingPoint;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use tasks::{Tasks, kept_files, task_paths};
+use tasks::{Tasks, address_modules, kept_files, task_paths};
 
 pub use error::PrepareError;
 pub use overruled::overruled;
-pub(crate) use start::character_vocabulary;
+pub(crate) use start::{character_vocabulary, prompting};
 pub(crate) use tasks::read_task_file;
 
 /// Files of a Hugging Face directory that make its tokenizer, and travel with snapshots.
@@ -436,10 +436,11 @@ fn tokenizer_files(dir: &Path) -> Vec<PathBuf> {
     TOKENIZER_FILES.iter().map(|name| dir.join(name)).filter(|path| path.exists()).collect()
 }
 
-/// The run file as it is kept in the run directory: with absolute paths, and names of the Hub at
-/// their commits, so that it means the same there.
+/// The run file as it is kept in the run directory: with absolute paths, names of the Hub at their
+/// commits, and modules by their addresses, so that it means the same there.
 pub(crate) fn run_file(config: &RunConfig) -> Result<String, PrepareError> {
     let mut config = config.clone();
+    address_modules(&mut config)?;
     config.run.dir = absolute("[run] dir", &config.run.dir)?;
     let pins = config.pins.clone();
     let kept = |setting, path: &Path| match pins.iter().find(|pin| pin.local == path) {

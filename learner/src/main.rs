@@ -9,7 +9,8 @@ use echo_learner::commands::cli::{Cli, LearnerCommand};
 use echo_learner::commands::run_file::RunFile;
 use echo_learner::commands::settings::SettingsArgs;
 use echo_learner::commands::{
-    bench, check, evaluate, export, init, prefilter, preflight, publish, push, samples, show, sources, warmup,
+    bench, check, evaluate, export, init, prefilter, preflight, publish, push, samples, show, sources,
+    task_try, warmup,
 };
 use echo_learner::config::{RunConfig, Setting};
 use echo_learner::founding;
@@ -72,6 +73,10 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         LearnerCommand::Check(plan) => {
             listen()?;
             check::check(&plan)
+        }
+        LearnerCommand::Task(command) => {
+            listen()?;
+            task_try::run(&command)
         }
         LearnerCommand::Run { config } => {
             let signals = listen()?;

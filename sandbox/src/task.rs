@@ -27,6 +27,7 @@ mod verdict;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
+use crate::task::data_set::NamedRows;
 use crate::task::episode::{Episode, EpisodeStep, Play, Reply};
 use crate::task::spec::SpecError;
 
@@ -74,12 +75,24 @@ pub trait Task: Debug + Send + Sync {
         true
     }
 
+    /// What is read as the answer of a judged response, for people; `None` where nothing is.
+    /// [`Task::reward`] compares it.
+    fn answer_read(&self, _seed: TaskSeed, response: &Response<'_>) -> Option<String> {
+        response.answer().map(str::to_owned)
+    }
+
+    /// What the answer to the prompt of `seed` is compared with, for people; `None` where it is compared with
+    /// nothing that could be shown.
+    fn reference(&self, seed: TaskSeed) -> Option<String> {
+        self.knows_solutions().then(|| self.solution(seed))
+    }
+
     /// Judges every solution that an author has shown, where that could fail: a problem
     /// whose own solution is wrong is never judged. May take minutes; whoever founds a run
     /// on the task asks once.
     ///
     /// # Errors
-    /// The first problem that cannot be judged.
+    /// All problems that cannot be judged.
     fn try_solutions(&self) -> Result<(), SpecError> {
         Ok(())
     }
@@ -128,6 +141,12 @@ pub trait Task: Debug + Send + Sync {
     /// answer could earn on them, or answers that are all the same. One text each; may be several lines.
     fn remarks(&self) -> &[String] {
         &[]
+    }
+
+    /// The rows of its file that are left out, as no answer could earn on them; `None` where there is no file
+    /// of rows. [`Task::remarks`] says it in words.
+    fn left_out(&self) -> Option<&NamedRows> {
+        None
     }
 
     /// The characters of all prompts and solutions, where a file brings them: a character tokenizer

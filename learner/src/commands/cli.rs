@@ -12,6 +12,7 @@ use crate::commands::push;
 use crate::commands::run_file::RunFile;
 use crate::commands::samples;
 use crate::commands::settings::SettingsArgs;
+use crate::commands::task_try::TaskCommand;
 use crate::training::device::BUILT_IN;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
@@ -77,6 +78,8 @@ const EXAMPLES: &str = "\
 Examples:
   echo-learner init --model hf:Qwen/Qwen3-0.6B --task math --data rows.jsonl
                                             write a run file with comments
+  echo-learner task try --task math --data rows.jsonl
+                                            rows, prompts, and what is wrong with them; no run is needed
   echo-learner check run.toml               all that is wrong or odd, before anything is computed
   echo-learner run run.toml                 found a run and train (`--config run.toml` is the same)
   echo-learner resume runs/addition         go on with it
@@ -138,6 +141,9 @@ pub enum LearnerCommand {
     /// prompts, solutions that the task's file shows, rates and batches. Nothing is written. Ends with code 2
     /// if there are problems. `run` does the same first.
     Check(check::CheckPlan),
+    /// Try a task: its rows, its prompts, and what responses earn.
+    #[command(subcommand)]
+    Task(TaskCommand),
     /// Found a run and train until all updates are made.
     Run {
         /// The run file.
@@ -315,6 +321,8 @@ mod tests {
         for words in [
             "check f",
             "init --model tiny --task chain_sum",
+            "task try --task chain_sum",
+            "task try f --set run.seed=1",
             "identity d",
             "objectives",
             "metrics",

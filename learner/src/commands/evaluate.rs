@@ -105,7 +105,7 @@ pub struct EvaluatePlan {
 }
 
 /// `digits=1`
-fn param(text: &str) -> Result<(String, i64), String> {
+pub(super) fn param(text: &str) -> Result<(String, i64), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=NUMBER")?;
     let value = value.parse().map_err(|_| format!("{value:?} is no whole number"))?;
     Ok((key.to_owned(), value))
@@ -244,10 +244,22 @@ fn of_model(dir: &Path, plan: &EvaluatePlan) -> anyhow::Result<(Workload, Policy
     let longest = plan
         .max_new_tokens
         .context("--max-new-tokens N is needed: a model does not say how long responses may be")?;
-    let mut config = match &plan.config {
+    let config = match &plan.config {
         Some(file) => RunConfig::load_with(file, &plan.settings.settings)?,
-        None => toml::from_str(OF_NO_RUN)?,
+        None => of_no_run()?,
     };
+    let (workload, weights) = opened(dir, config, longest)?;
+    Ok((workload, PolicyVersion(0), weights))
+}
+
+/// The settings of a model that belongs to no run.
+pub(super) fn of_no_run() -> anyhow::Result<RunConfig> {
+    Ok(toml::from_str(OF_NO_RUN)?)
+}
+
+/// A model with the prompts of `config`, and responses of up to so many tokens. Its task is not the one that
+/// is asked.
+pub(super) fn opened(dir: &Path, mut config: RunConfig, longest: u32) -> anyhow::Result<(Workload, Weights)> {
     (config.model.path, config.model.tiny) = (Some(dir.to_owned()), None);
     config.tasks = vec![TaskEntry::new("chain_sum")];
     (config.warmup, config.admission.audit) = (None, false);
@@ -257,7 +269,7 @@ fn of_model(dir: &Path, plan: &EvaluatePlan) -> anyhow::Result<(Workload, Policy
     let key = NodeKey::from_secret([0; 32]);
     let Beginning { mut workload, weights, .. } = begin(&config, &key, UnixMillis(0), |_, _| ())?;
     workload.charter.sampling.max_new_tokens = longest;
-    Ok((workload, PolicyVersion(0), weights))
+    Ok((workload, weights))
 }
 
 #[cfg(test)]

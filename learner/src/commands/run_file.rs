@@ -47,6 +47,34 @@ impl RunFile {
     }
 }
 
+/// The run file of a command that can do without one.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct AnyRunFile {
+    /// The run file, if there is one
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The run file, named by a flag
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+impl AnyRunFile {
+    /// The one that is given.
+    #[must_use]
+    pub fn given(&self) -> Option<RunFile> {
+        let Self { file, config, settings } = self.clone();
+        (file.is_some() || config.is_some()).then_some(RunFile { file, config, settings })
+    }
+
+    /// Whether settings are given of a file that is not.
+    #[must_use]
+    pub fn has_idle_settings(&self) -> bool {
+        self.given().is_none() && !self.settings.settings.is_empty()
+    }
+}
+
 impl From<PathBuf> for RunFile {
     fn from(file: PathBuf) -> Self {
         Self { file: Some(file), config: None, settings: SettingsArgs::default() }
@@ -62,6 +90,23 @@ mod tests {
     struct Tried {
         #[command(flatten)]
         file: RunFile,
+    }
+
+    #[test]
+    fn a_command_may_do_without_a_run_file() {
+        #[derive(Debug, Parser)]
+        struct Other {
+            #[command(flatten)]
+            file: AnyRunFile,
+        }
+        let given = |words: &[&str]| Other::try_parse_from(words).unwrap().file;
+        assert_eq!(given(&["x"]).given(), None);
+        for words in [&["x", "run.toml"][..], &["x", "--config", "run.toml"][..]] {
+            assert_eq!(given(words).given().unwrap().path(), Path::new("run.toml"));
+        }
+        assert!(given(&["x", "--set", "run.seed=1"]).has_idle_settings());
+        assert!(!given(&["x", "a", "--set", "run.seed=1"]).has_idle_settings());
+        assert!(Other::try_parse_from(["x", "a", "--config", "b"]).is_err());
     }
 
     #[test]

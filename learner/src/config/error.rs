@@ -51,9 +51,7 @@ pub enum RunFileError {
     #[error(transparent)]
     Option(#[from] OptionError),
     /// A file for no task.
-    #[error(
-        "[data] {name}: no task that is made of a file is called that; known are {known}, wasm with its module's address"
-    )]
+    #[error("[data] {name}: no task that is made of a file is called that; known are {known}")]
     Data {
         /// The name under `[data]` that is no task's.
         name: String,

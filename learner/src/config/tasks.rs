@@ -15,7 +15,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskEntry {
-    /// The task's name in the registry, or `wasm:` and a module's address.
+    /// The task's name in the registry; `wasm:` and a module's address means that module alone.
     pub name: String,
     /// Its share of the orders, relative to the other tasks'.
     #[serde(default = "one")]

@@ -109,7 +109,8 @@ pub enum PrepareError {
     TaskFile(PathBuf),
     /// A module that is not the one that the run file names.
     #[error(
-        "task {name}: the file given for it has the address {found}: write wasm:{found}, or name the file that was meant"
+        "task {name}: the file given for it has the address wasm:{found}: write `task = \"wasm\"` and leave the address to the learner, \
+         or name the file that was meant"
     )]
     OtherModule {
         /// What the run file says.
@@ -117,9 +118,9 @@ pub enum PrepareError {
         /// The address of the file that was given: BLAKE3 of its bytes.
         found: ContentId,
     },
-    /// A module without an address.
+    /// A module without a file.
     #[error(
-        "task {0} names no module: write wasm: and the 64 hexadecimal digits of its address; where data gives it the module's file, the address is told"
+        "task {0} has no file of its module: write wasm = \"FILE.wasm\" under [data], or data = \"FILE.wasm\" in its [[task]] table"
     )]
     NoModule(String),
     /// A task's file cannot be read.

@@ -150,6 +150,18 @@ fn prompts(
     Ok((spec, tried(tokenizer, chat, prompt)?))
 }
 
+/// The tokenizer in `path` with the prompts of a run file, and the part of a response that is judged. Weights
+/// are not read.
+pub(crate) fn prompting(
+    path: &Path,
+    config: &RunConfig,
+    created: UnixMillis,
+) -> Result<(Tokenizer, JudgedPart), PrepareError> {
+    let (spec, prompt) = prompts(path, config, created)?;
+    let form = prompt_form(spec == TokenizerSpec::Chat, &prompt)?;
+    Ok((Tokenizer::from_dir(path)?.with_prompts(form)?, JudgedPart::from(&prompt)))
+}
+
 /// Whether prompts are messages of the tokenizer's chat template: as the run file says, or where there is
 /// one that can be used. A template that asks for the date gets that of the founding.
 fn chats(

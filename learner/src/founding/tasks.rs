@@ -51,14 +51,12 @@ impl Tasks {
                 Some(path) => Some(files.add(read_task_file(&task.name, path)?)),
                 None => None,
             };
-            let module = wasm::module_of(&task.name);
-            let asks = wasm::asks_for_module(&task.name);
-            match data {
-                Some(found) if asks && module != data => {
+            if wasm::asks_for_module(&task.name) {
+                let found = data.ok_or_else(|| PrepareError::NoModule(task.name.clone()))?;
+                // `wasm` alone leaves the address to the learner.
+                if task.name != wasm::NAME && wasm::module_of(&task.name) != data {
                     return Err(PrepareError::OtherModule { name: task.name.clone(), found });
                 }
-                None if asks && module.is_none() => return Err(PrepareError::NoModule(task.name.clone())),
-                _ => {}
             }
             let name = spec_name(task).to_owned();
             specs.push(TaskSpec { name, weight: task.weight, params: task.params.clone(), data });
@@ -91,6 +89,28 @@ impl Tasks {
         }
         Ok(())
     }
+}
+
+/// Gives modules that a run file names `wasm` alone the names that have their addresses.
+pub(super) fn address_modules(config: &mut RunConfig) -> Result<(), PrepareError> {
+    let mut tasks = std::mem::take(&mut config.tasks);
+    let mut files = Vec::new();
+    for task in tasks.iter_mut().filter(|task| wasm::asks_for_module(&task.name)) {
+        let Some(path) = config.task_file(task).map(Path::to_owned) else { continue };
+        if task.name == wasm::NAME {
+            let address = ContentId::of(&read_task_file(&task.name, &path)?);
+            task.name = format!("{}{address}", wasm::PREFIX);
+        }
+        if task.data.is_none() {
+            files.push((task.name.clone(), path));
+        }
+    }
+    if !files.is_empty() {
+        config.data.remove(wasm::NAME);
+        config.data.extend(files);
+    }
+    config.tasks = tasks;
+    Ok(())
 }
 
 /// What the charter calls a task.

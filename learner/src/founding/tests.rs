@@ -415,11 +415,74 @@ fn mistakes_in_naming_files_modules_and_positions_say_what_to_write() {
 
     for name in ["wasm", "wasm:abcd"] {
         let unnamed = refused(name, None);
-        assert!(unnamed.contains(name) && unnamed.contains("64 hexadecimal digits"), "{unnamed}");
-        let address = ContentId::of(&fs::read(&rows).unwrap());
-        let other = refused(name, Some(rows.as_path()));
-        assert!(other.contains(&format!("write wasm:{address},")), "{other}");
+        assert!(unnamed.contains(name) && unnamed.contains("wasm = \"FILE.wasm\""), "{unnamed}");
     }
+    // Both addresses are named.
+    let address = ContentId::of(&fs::read(&rows).unwrap());
+    let meant = format!("wasm:{}", ContentId::of(b"another"));
+    for name in ["wasm:abcd", meant.as_str()] {
+        let other = refused(name, Some(rows.as_path()));
+        assert!(other.contains(name) && other.contains(&format!("wasm:{address}:")), "{other}");
+    }
+    let other = refused("wasm", Some(rows.as_path()));
+    assert!(other.contains("no WebAssembly module"), "{other}");
+    fs::write(&rows, "(module)").unwrap();
+    let text = refused("wasm", Some(rows.as_path()));
+    assert!(text.contains("wat2wasm") && text.lines().count() == 1, "{text}");
+}
+
+/// The example of the repository.
+fn module() -> Vec<u8> {
+    wat::parse_str(include_str!("../../../sandbox/verifiers/letter_counting.wat")).unwrap()
+}
+
+#[test]
+fn the_learner_finds_out_the_address_of_a_module_and_keeps_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("task.wasm");
+    fs::write(&file, module()).unwrap();
+    let address = ContentId::of(&module());
+    let name = format!("wasm:{address}");
+    let task = |name: &str, data: Option<&Path>| TaskEntry {
+        data: data.map(Path::to_owned),
+        ..TaskEntry::new(name)
+    };
+    // Under [data] or in the task's table, by `wasm` alone or with the address, in either place.
+    let forms = [
+        (task("wasm", None), Some("wasm")),
+        (task("wasm", Some(&file)), None),
+        (task(&name, None), Some("wasm")),
+        (task(&name, None), Some(name.as_str())),
+    ];
+    for (number, (task, key)) in forms.into_iter().enumerate() {
+        let mut config = config(scratch.path().join(format!("run-{number}")));
+        config.tasks = vec![task];
+        config.data.extend(key.map(|key| (key.to_owned(), file.clone())));
+        drop(found(&config, |_, _| ()).unwrap());
+        let again = find(&config.run.dir).unwrap();
+        let kept = &again.config;
+        assert_eq!(kept.tasks[0].name, name, "{number}");
+        assert_eq!(kept.task_file(&kept.tasks[0]), Some(file.as_path()), "{number}");
+        let spec = &again.workload.charter.tasks[0];
+        assert_eq!((spec.name.as_str(), spec.data), ("wasm", Some(address)), "{number}");
+        assert_eq!(overruled(kept, &again.workload), [""; 0], "{number}");
+    }
+}
+
+#[test]
+fn a_module_whose_own_solution_is_not_right_founds_no_run() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("task.wasm");
+    let sound = include_str!("../../../sandbox/verifiers/letter_counting.wat");
+    let generous = sound.replace("(f32.div (f32.const 1)", "(f32.div (f32.const 2)");
+    assert_ne!(generous, sound);
+    fs::write(&file, wat::parse_str(generous).unwrap()).unwrap();
+    let mut config = config(scratch.path().join("run"));
+    config.tasks = vec![TaskEntry::new("wasm")];
+    config.data.insert("wasm".into(), file);
+    let refused = found(&config, |_, _| ()).unwrap_err().to_string();
+    assert!(refused.contains("reward 2, outside [0, 1]") && refused.contains("count "), "{refused}");
+    assert!(!RunDir::new(&config.run.dir).charter().exists());
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Orders answered by the learner's own policy: for evaluations, and where there is no network.
 
 use crate::common::workload::{Workload, WorkloadError};
-use echo_policy::generation::{Completion, EndedTurn, EngineError, Generation, Policy};
+use echo_policy::generation::{
+    Backend, Completion, EndedTurn, EngineError, Generation, Policy, SampleRequest,
+};
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::order::WorkOrder;
 use echo_protocol::work::trajectory::{Trajectory, spans, turns};
@@ -80,10 +82,23 @@ pub fn answers(
     orders: &[WorkOrder],
     samples: u32,
 ) -> Result<Vec<Vec<LocalAnswer>>, AnswerError> {
-    let requests = orders.iter().map(|order| workload.request(order, samples)).collect::<Result<_, _>>()?;
-    let begin = |order| Episode::begin(workload, workload.assignment(order));
-    let mut episodes: Vec<Vec<Episode<'_>>> =
-        orders.iter().map(|order| (0..samples).map(|_| begin(order)).collect()).collect();
+    let asked =
+        orders.iter().map(|order| Ok((workload.request(order, samples)?, workload.assignment(order))));
+    answers_to(workload, policy, asked.collect::<Result<_, WorkloadError>>()?)
+}
+
+/// Answers every assignment as its request says, on the policy's device.
+pub(crate) fn answers_to<'w, B: Backend>(
+    workload: &'w Workload,
+    policy: Arc<Policy<B>>,
+    asked: Vec<(SampleRequest, Assignment<'w>)>,
+) -> Result<Vec<Vec<LocalAnswer>>, AnswerError> {
+    let (mut requests, mut episodes) = (Vec::new(), Vec::new());
+    for (request, assignment) in asked {
+        let of_request = (0..request.samples).map(|_| Episode::begin(workload, assignment));
+        episodes.push(of_request.collect::<Vec<Episode<'w>>>());
+        requests.push(request);
+    }
     let mut generation = Generation::start(policy, requests)?;
     while !generation.is_finished() {
         generation.step()?;
@@ -95,6 +110,17 @@ pub fn answers(
         each.map(|(episode, completion)| episode.answer(completion)).collect::<Result<Vec<_>, _>>()
     };
     episodes.into_iter().zip(completions).map(of_order).collect()
+}
+
+/// What was written, turn by turn.
+pub(crate) fn texts(workload: &Workload, completion: &Completion) -> Vec<String> {
+    let mut rest = completion.tokens.as_slice();
+    let turns = completion.turns.iter().map(|tokens| {
+        let (turn, behind) = rest.split_at((*tokens as usize).min(rest.len()));
+        rest = behind;
+        workload.text(turn)
+    });
+    turns.collect()
 }
 
 /// An episode on its way.

@@ -28,6 +28,12 @@ impl<'a> Assignment<'a> {
         Self { task, seed, judged: JudgedPart::default() }
     }
 
+    /// The same, where only this part of the response is judged.
+    #[must_use]
+    pub fn judging(self, judged: JudgedPart) -> Self {
+        Self { judged, ..self }
+    }
+
     /// The task that makes the prompt and judges the response.
     pub fn task(&self) -> &'a dyn Task {
         self.task
@@ -58,6 +64,22 @@ impl<'a> Assignment<'a> {
             Ok(judged) => self.task.reward(self.seed, &judged),
             Err(verdict) => Ok(verdict),
         }
+    }
+
+    /// The part of a response that is judged; `None` where nothing is.
+    pub fn judged<'r>(&self, text: &'r str) -> Option<&'r str> {
+        self.judged.of(text)
+    }
+
+    /// What the task reads as the answer of a response; `None` where it reads none.
+    pub fn answer_read(&self, response: &Response<'_>) -> Option<String> {
+        let judged = self.judged.response(response).ok()?;
+        self.task.answer_read(self.seed, &judged)
+    }
+
+    /// What an answer is compared with, for people; `None` where the task knows nothing of the kind.
+    pub fn reference(&self) -> Option<String> {
+        self.task.reference(self.seed)
     }
 
     /// A right answer, or a good first turn.

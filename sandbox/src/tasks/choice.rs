@@ -14,7 +14,7 @@ use serde::Deserialize;
 use self::answer::Said;
 use self::row::ChoiceRow;
 use crate::task::data_set;
-use crate::task::data_set::{ReadRows, Rows, Unusable};
+use crate::task::data_set::{NamedRows, ReadRows, Rows, Unusable};
 use crate::task::spec;
 use crate::task::spec::SpecError;
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
@@ -49,6 +49,7 @@ pub struct ChoiceTask {
     rows: Rows<ChoiceRow>,
     held_out: Option<Box<ChoiceTask>>,
     remarks: Vec<String>,
+    left_out: NamedRows,
     longest_prompt: usize,
 }
 
@@ -68,8 +69,13 @@ impl ChoiceTask {
         };
         let longest_prompt = rows.iter().map(length).max().unwrap_or_default();
         let (train, held_out) = data_set::split(rows, config.held_out_percent as u32);
-        let of = |rows, held_out, remarks| Self { rows, held_out, remarks, longest_prompt };
-        Ok(of(train, Some(Box::new(of(held_out, None, Vec::new()))), remarks))
+        let of = |rows| Self::over(rows, longest_prompt);
+        Ok(Self { held_out: Some(Box::new(of(held_out))), remarks, left_out, ..of(train) })
+    }
+
+    /// The task over these rows alone.
+    fn over(rows: Rows<ChoiceRow>, longest_prompt: usize) -> Self {
+        Self { rows, held_out: None, remarks: Vec::new(), left_out: NamedRows::default(), longest_prompt }
     }
 
     /// The row of a seed, and its options in the order in which they are shown, by their place in the row.
@@ -126,6 +132,20 @@ impl Task for ChoiceTask {
         format!("{SOLUTION}{}", letter(place))
     }
 
+    fn answer_read(&self, seed: TaskSeed, response: &Response<'_>) -> Option<String> {
+        let (row, order) = self.shown(seed);
+        Some(match answer::find(response.answer()?, order.len())? {
+            Said::One(place) => format!("{}. {}", letter(place), row.options[order[place]]),
+            Said::Unclear => "several letters, or one that there is not".to_owned(),
+        })
+    }
+
+    fn reference(&self, seed: TaskSeed) -> Option<String> {
+        let (row, order) = self.shown(seed);
+        let place = order.iter().position(|option| row.is_right(*option))?;
+        Some(format!("{}. {}", letter(place), row.options[order[place]]))
+    }
+
     fn held_out(&self) -> Option<&dyn Task> {
         self.held_out.as_deref().map(|task| task as &dyn Task)
     }
@@ -139,12 +159,15 @@ impl Task for ChoiceTask {
     }
 
     fn row(&self, index: usize) -> Option<Box<dyn Task>> {
-        let (rows, longest_prompt) = (self.rows.only(index)?, self.longest_prompt);
-        Some(Box::new(Self { rows, held_out: None, remarks: Vec::new(), longest_prompt }))
+        Some(Box::new(Self::over(self.rows.only(index)?, self.longest_prompt)))
     }
 
     fn remarks(&self) -> &[String] {
         &self.remarks
+    }
+
+    fn left_out(&self) -> Option<&NamedRows> {
+        Some(&self.left_out)
     }
 
     fn alphabet(&self) -> BTreeSet<char> {

@@ -83,6 +83,7 @@ pub struct CodeTask {
     rows: Rows<CodeProblem>,
     held_out: Option<Box<CodeTask>>,
     remarks: Vec<String>,
+    left_out: NamedRows,
     longest_prompt: usize,
     longest_response: usize,
 }
@@ -129,15 +130,16 @@ impl CodeTask {
         let (train, held_out) = data_set::split(rows, config.held_out_percent as u32);
         let exams = Exams::new(Arc::clone(&judge));
         let shared = Arc::new(Means { judge, exams, data: Arc::new(data), partial: config.partial == 1 });
-        let of = |rows, held_out, remarks| Self {
+        let of = |rows| Self {
             shared: Arc::clone(&shared),
             rows,
-            held_out,
-            remarks,
+            held_out: None,
+            remarks: Vec::new(),
+            left_out: NamedRows::default(),
             longest_prompt,
             longest_response,
         };
-        Ok(of(train, Some(Box::new(of(held_out, None, Vec::new()))), remarks))
+        Ok(Self { held_out: Some(Box::new(of(held_out))), remarks, left_out, ..of(train) })
     }
 }
 
@@ -285,6 +287,16 @@ impl Task for CodeTask {
         self.rows.iter().all(|row| row.solution.is_some())
     }
 
+    fn answer_read(&self, seed: TaskSeed, response: &Response<'_>) -> Option<String> {
+        Some(self.rows.pick(seed).program(response.answer()?))
+    }
+
+    fn reference(&self, seed: TaskSeed) -> Option<String> {
+        let row = self.rows.pick(seed);
+        let solution = row.solution.as_ref().map(|solution| format!("; its own solution:\n{solution}"));
+        Some(format!("{}{}", row.judged, solution.unwrap_or_default()))
+    }
+
     fn try_solutions(&self) -> Result<(), SpecError> {
         let held_out = self.held_out.iter().flat_map(|task| task.rows.iter());
         let rows: BTreeMap<usize, &CodeProblem> =
@@ -314,6 +326,10 @@ impl Task for CodeTask {
         &self.remarks
     }
 
+    fn left_out(&self) -> Option<&NamedRows> {
+        Some(&self.left_out)
+    }
+
     fn held_out(&self) -> Option<&dyn Task> {
         self.held_out.as_deref().map(|task| task as &dyn Task)
     }
@@ -334,6 +350,7 @@ impl Task for CodeTask {
             rows,
             held_out: None,
             remarks: Vec::new(),
+            left_out: NamedRows::default(),
             longest_prompt,
             longest_response,
         }))

@@ -129,6 +129,14 @@ impl Parsed {
     pub fn text(&self) -> Option<&str> {
         self.text.as_deref()
     }
+
+    /// The answer for people; `None` where nothing was found.
+    pub fn shown(&self) -> Option<String> {
+        let text = self.text().filter(|text| !text.is_empty())?;
+        let doubt =
+            if self.is_understood() { "" } else { " (not understood: only the same text is equal to it)" };
+        Some(format!("{text}{doubt}"))
+    }
 }
 
 /// What [`judge`] finds about one response.

@@ -1,10 +1,12 @@
 //! `wasm`: a task that its author ships as a WebAssembly module. The run's file names it
 //! `wasm:<id>`, the charter by its content.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use echo_protocol::wire::content_id::ContentId;
 
+use crate::task::episode::{EpisodeStep, Play};
 use crate::task::spec::SpecError;
 use crate::task::{Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 use crate::wasm::{Runtime, WasmVerifier};
@@ -13,6 +15,11 @@ use crate::wasm::{Runtime, WasmVerifier};
 pub const NAME: &str = "wasm";
 /// What names of such tasks begin with in run files; the module's address follows in 64 hexadecimal digits.
 pub const PREFIX: &str = "wasm:";
+
+/// Prompts whose solutions are tried: a fault of every tenth prompt is found with a probability of 0.998.
+const TRIED: u8 = 64;
+/// Characters of a text of the module that a message quotes.
+const QUOTED_CHARS: usize = 60;
 
 /// Whether a name in a run file asks for a module, be it with or without the address.
 pub fn asks_for_module(name: &str) -> bool {
@@ -47,6 +54,42 @@ impl WasmTask {
             runtime.load(ContentId::of(bytes), bytes).map_err(|error| refuse(error.to_string()))?;
         Ok(Self { verifier })
     }
+
+    /// What is wrong with the prompt of a seed, or with the solution that the module gives for it.
+    fn try_solution(&self, seed: TaskSeed) -> Result<(), Fault> {
+        let fault = |kind: String, example: String| Fault { kind, example };
+        let prompt = self.verifier.prompt(&seed.0);
+        let prompt = prompt.map_err(|failure| fault(format!("no prompt: {failure}"), String::new()))?;
+        let asked = format!("asked {}", quoted(&prompt));
+        let solution = self.verifier.solution(&seed.0);
+        let solution = solution.map_err(|failure| fault(format!("no solution: {failure}"), asked.clone()))?;
+        let Some(solution) = solution else { return Ok(()) };
+        let answered = format!("{asked}, and its own solution {}", quoted(&solution));
+        match Play::new(self, seed).turn(&Response { text: &solution, finished: true }, 0) {
+            Ok(EpisodeStep::Over { verdict, .. }) if verdict.correct => Ok(()),
+            Ok(EpisodeStep::Over { verdict, .. }) => {
+                let earned = format!("its own solution earns {}, and a right answer earns 1", verdict.reward);
+                Err(fault(earned, answered))
+            }
+            Ok(EpisodeStep::Heard(_)) => Err(fault("its episode goes on".to_owned(), answered)),
+            Err(TaskError::Internal { reason, .. }) => {
+                Err(fault(format!("its own solution is not judged: {reason}"), answered))
+            }
+        }
+    }
+}
+
+/// What is wrong with a prompt.
+struct Fault {
+    /// The same for all prompts that have it.
+    kind: String,
+    /// What this one asks and answers.
+    example: String,
+}
+
+/// The beginning of a text, as a message quotes it.
+fn quoted(text: &str) -> String {
+    format!("{:?}", text.chars().take(QUOTED_CHARS).collect::<String>())
 }
 
 impl Task for WasmTask {
@@ -71,6 +114,26 @@ impl Task for WasmTask {
 
     fn knows_solutions(&self) -> bool {
         self.verifier.solution(&[0; 32]).is_ok_and(|solution| solution.is_some())
+    }
+
+    /// Tries some prompts, and the solutions to them where the module has any.
+    fn try_solutions(&self) -> Result<(), SpecError> {
+        let mut faults: BTreeMap<String, (usize, String)> = BTreeMap::new();
+        for number in 0..TRIED {
+            let seed = TaskSeed(*ContentId::of(&[number]).as_bytes());
+            if let Err(Fault { kind, example }) = self.try_solution(seed) {
+                faults.entry(kind).or_insert((0, example)).0 += 1;
+            }
+        }
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let lines = faults.into_iter().map(|(kind, (count, example))| {
+            let first = if example.is_empty() { String::new() } else { format!("; the first: {example}") };
+            format!("\n  {count} of {TRIED} prompts: {kind}{first}")
+        });
+        let reason = format!("mend the module, as it fails where it was tried:{}", lines.collect::<String>());
+        Err(SpecError::Module { reason })
     }
 
     fn longest_prompt(&self) -> usize {

@@ -9,6 +9,16 @@ use super::failure::quoted;
 use super::limits::{ABI_VERSION, MAX_MEMORY_BYTES, MAX_MODULE_BYTES, MAX_TABLE_ELEMENTS, MAX_TEXT_CHARS};
 use super::{Runtime, WasmFailure};
 
+/// What the binary form begins with.
+const MAGIC: &[u8] = b"\0asm";
+
+/// Whether a file is the text form: behind blanks and comments it begins with a parenthesis.
+fn is_text(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(b";;"));
+    first.is_some_and(|line| line.starts_with(b"("))
+}
+
 /// A module that is no verifier.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ModuleError {
@@ -28,7 +38,13 @@ pub enum ModuleError {
         /// The module's length in bytes.
         bytes: usize,
     },
-    /// No module in the binary form, or one that needs what is turned off or more than a module gets.
+    /// The text form.
+    #[error("this is WebAssembly text; assemble it with `wat2wasm`, and give the file that it writes")]
+    Text,
+    /// Something else.
+    #[error("this is no WebAssembly module: such a file begins with the bytes 00 61 73 6d")]
+    Other,
+    /// A module in the binary form that needs what is turned off or more than a module gets.
     #[error(
         "the module cannot be compiled: {0}; build it for WebAssembly 2.0 without SIMD, in the binary form, with one memory of at most {MAX_MEMORY_BYTES} bytes and one table of at most {MAX_TABLE_ELEMENTS} elements"
     )]
@@ -102,6 +118,9 @@ impl Module {
             return Err(ModuleError::OtherContent { wanted: id, found });
         }
         let invalid = |error: wasmtime::Error| ModuleError::Invalid(format!("{error:#}"));
+        if !bytes.starts_with(MAGIC) {
+            return Err(if is_text(bytes) { ModuleError::Text } else { ModuleError::Other });
+        }
         let module = wasmtime::Module::from_binary(&runtime.engine, bytes).map_err(invalid)?;
         if let Some(import) = module.imports().next() {
             let name = format!("{}.{}", quoted(import.module()), quoted(import.name()));

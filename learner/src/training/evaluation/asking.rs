@@ -7,13 +7,15 @@
 use crate::common::workload::{Workload, WorkloadError};
 use crate::training::evaluation::journal::{AnsweredRow, Journal, JournalError, SampleRow};
 use crate::training::evaluation::questions::Questions;
-use crate::training::local_rollouts::{AnswerError, Episode};
+use crate::training::local_rollouts::{AnswerError, Episode, texts};
 use echo_policy::generation::{
     Backend, Completion, EndedTurn, EngineError, Generation, GenerationLimits, Policy, PolicyTakeover,
     SampleRequest, Ticket,
 };
 use echo_policy::sampling::SamplingParams;
 use echo_protocol::wire::content_id::ContentId;
+use echo_sandbox::rollout::assignment::Assignment;
+use echo_sandbox::task::JudgedPart;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
@@ -75,11 +77,23 @@ struct UnderWay<'a> {
 }
 
 impl<'a> Asking<'a> {
-    /// BLAKE3 of the tokens of the first prompt, which tokenizer, template and task make.
+    /// What a row asks. Of a response, that part is judged which the run judges.
+    fn assignment(&self, row: usize) -> Assignment<'a> {
+        self.questions.assignment(row).judging(self.workload.mix.judged_part())
+    }
+
+    /// BLAKE3 of the tokens of the first prompt, which tokenizer, template and task make, and of the part of
+    /// a response that is judged, where that is not the usual one.
     #[must_use]
     pub fn prompt_id(&self) -> ContentId {
         let tokens = self.request(0).map(|request| request.prompt).unwrap_or_default();
-        ContentId::of(&tokens.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>())
+        let mut bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        let JudgedPart { answer_tags, thinking_is_open } = self.workload.mix.judged_part();
+        if answer_tags || thinking_is_open {
+            // Tokens have four bytes each: these can be none.
+            bytes.extend([u8::from(answer_tags), u8::from(thinking_is_open)]);
+        }
+        ContentId::of(&bytes)
     }
 
     /// Answers every row that `journal` does not have. `each` is called after every row.
@@ -146,7 +160,7 @@ impl<'a> Asking<'a> {
     }
 
     fn request(&self, row: usize) -> Result<SampleRequest, WorkloadError> {
-        let request = self.workload.request_for(&self.questions.assignment(row), self.samples)?;
+        let request = self.workload.request_for(&self.assignment(row), self.samples)?;
         Ok(SampleRequest { seed: self.questions.sampler_seed(row), params: self.params, ..request })
     }
 
@@ -156,7 +170,7 @@ impl<'a> Asking<'a> {
         generation: &mut Generation<B>,
     ) -> Result<UnderWay<'a>, AnswerError> {
         generation.submit(Ticket(row as u64), self.request(row)?)?;
-        let assignment = self.questions.assignment(row);
+        let assignment = self.assignment(row);
         let episodes = (0..self.samples).map(|_| Episode::begin(self.workload, assignment)).collect();
         Ok(UnderWay { row, episodes, failed: None })
     }
@@ -206,7 +220,7 @@ impl<'a> Asking<'a> {
             let (tokens, stopped) = (completion.tokens.as_slice(), completion.stopped);
             episode.hear(EndedTurn { ticket: Ticket(row as u64), sample, tokens, stopped, left: 0 })?;
         }
-        let text = if self.keep_texts { self.texts(&completion) } else { Vec::new() };
+        let text = if self.keep_texts { texts(self.workload, &completion) } else { Vec::new() };
         let answer = episode.answer(completion)?;
         Ok(SampleRow {
             reward: answer.verdict.reward,
@@ -215,17 +229,6 @@ impl<'a> Asking<'a> {
             cut: !answer.finished,
             text,
         })
-    }
-
-    /// What was written, turn by turn.
-    fn texts(&self, completion: &Completion) -> Vec<String> {
-        let mut rest = completion.tokens.as_slice();
-        let turns = completion.turns.iter().map(|tokens| {
-            let (turn, behind) = rest.split_at((*tokens as usize).min(rest.len()));
-            rest = behind;
-            self.workload.text(turn)
-        });
-        turns.collect()
     }
 }
 

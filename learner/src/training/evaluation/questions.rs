@@ -21,6 +21,16 @@ pub enum QuestionsError {
     /// The task cannot be built.
     #[error(transparent)]
     Task(#[from] SpecError),
+    /// A module that is not the one that the task's name has the address of.
+    #[error(
+        "task {name}: the file given for it has the address wasm:{found}: write wasm alone, or name the file that was meant"
+    )]
+    OtherModule {
+        /// What the task is called.
+        name: String,
+        /// The address of the file that was given.
+        found: ContentId,
+    },
     /// A task that makes its prompts up has no end.
     #[error("task {0} makes its prompts up: say how many with a limit")]
     NoLimit(&'static str),

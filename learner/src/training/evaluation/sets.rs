@@ -59,6 +59,11 @@ impl PreparedSet {
     pub fn new(options: EvaluationSet, file: Option<Vec<u8>>) -> Result<Self, QuestionsError> {
         let mut files = TaskFiles::none();
         let data = file.map(|bytes| files.add(bytes));
+        if let (Some(module), Some(found)) = (wasm::module_of(&options.task), data)
+            && module != found
+        {
+            return Err(QuestionsError::OtherModule { name: options.task, found });
+        }
         let name: &str = if wasm::asks_for_module(&options.task) { wasm::NAME } else { &options.task };
         let spec = TaskSpec { data, params: options.params.clone(), ..TaskSpec::new(name) };
         let questions = Questions::new(&spec, &files, options.seed, options.limit)?;
@@ -139,6 +144,7 @@ impl PreparedSet {
         Ok((EvaluationSummary::of(&journal, self.rows()), asked))
     }
 
+    /// What is asked, and how; a response is judged as the run judges it.
     fn asking<'a>(&'a self, workload: &'a Workload) -> Asking<'a> {
         Asking {
             workload,

@@ -9,6 +9,7 @@
 //!
 //! Further keys are passed over.
 
+use std::fmt;
 use std::iter;
 
 use super::packed::MAX_UNPACKED_BYTES;
@@ -43,6 +44,22 @@ pub(super) enum JudgingMethod {
         /// The function that the program is to define, where the tests call one.
         function: Option<String>,
     },
+}
+
+/// What a program is judged by, in a few words.
+impl fmt::Display for JudgingMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HumanEval(row) => write!(f, "check({})", row.entry_point),
+            Self::Mbpp(row) => write!(f, "{} asserts", row.test_list.len()),
+            Self::Tests { suite, function: Some(function), .. } => {
+                write!(f, "{} tests of the function {}", suite.tests.len(), function)
+            }
+            Self::Tests { suite, function: None, .. } => {
+                write!(f, "{} tests with input and output", suite.tests.len())
+            }
+        }
+    }
 }
 
 /// Reads a file: its problems, and the data of their tests.

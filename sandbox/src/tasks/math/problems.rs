@@ -12,7 +12,7 @@ use super::row::Row;
 use super::{MathOptions, extract, verify};
 use crate::task::data_set;
 use crate::task::data_set::fields::Fields;
-use crate::task::data_set::{ReadRows, Rows};
+use crate::task::data_set::{NamedRows, ReadRows, Rows};
 use crate::task::spec;
 use crate::task::spec::SpecError;
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
@@ -43,6 +43,7 @@ pub struct MathProblems {
     rows: Rows<Row>,
     held_out: Option<Box<MathProblems>>,
     remarks: Vec<String>,
+    left_out: NamedRows,
     longest_prompt: usize,
     longest_response: usize,
 }
@@ -64,8 +65,15 @@ impl MathProblems {
         let longest_prompt = longest(|row| row.question.len()) + 1;
         let longest_response = longest(|row| row.worked.len());
         let (train, held_out) = data_set::split(rows, config.held_out_percent as u32);
-        let of = |rows, held_out, remarks| Self { rows, held_out, remarks, longest_prompt, longest_response };
-        Ok(of(train, Some(Box::new(of(held_out, None, Vec::new()))), remarks))
+        let of = |rows| Self {
+            rows,
+            held_out: None,
+            remarks: Vec::new(),
+            left_out: NamedRows::default(),
+            longest_prompt,
+            longest_response,
+        };
+        Ok(Self { held_out: Some(Box::new(of(held_out))), remarks, left_out, ..of(train) })
     }
 }
 
@@ -108,6 +116,15 @@ impl Task for MathProblems {
         self.rows.pick(seed).worked.clone()
     }
 
+    fn answer_read(&self, _: TaskSeed, response: &Response<'_>) -> Option<String> {
+        extract(response.answer()?, &MathOptions::of_rewards()).shown()
+    }
+
+    fn reference(&self, seed: TaskSeed) -> Option<String> {
+        let Row { gold, worked, .. } = self.rows.pick(seed);
+        gold.shown().or_else(|| Some(worked.clone()))
+    }
+
     fn held_out(&self) -> Option<&dyn Task> {
         self.held_out.as_deref().map(|task| task as &dyn Task)
     }
@@ -124,12 +141,17 @@ impl Task for MathProblems {
         &self.remarks
     }
 
+    fn left_out(&self) -> Option<&NamedRows> {
+        Some(&self.left_out)
+    }
+
     fn row(&self, index: usize) -> Option<Box<dyn Task>> {
         let Self { longest_prompt, longest_response, .. } = *self;
         Some(Box::new(Self {
             rows: self.rows.only(index)?,
             held_out: None,
             remarks: Vec::new(),
+            left_out: NamedRows::default(),
             longest_prompt,
             longest_response,
         }))
@@ -214,6 +236,19 @@ mod tests {
     }
 
     #[test]
+    fn it_says_what_it_reads_and_what_it_compares_that_with() {
+        let task = task();
+        let [apples, sixth, _] = seeds(&task);
+        let read = |text, finished| task.answer_read(sixth, &Response { text, finished });
+        assert!(read("so \\boxed{1/6}", true).is_some_and(|said| said.contains('1') && said.contains('6')));
+        assert_eq!(read("I do not know.", true), None);
+        assert_eq!(read("\\boxed{1/6}", false), None, "a beginning is no answer");
+        assert_eq!(task.reference(apples).as_deref(), Some("7"));
+        assert!(task.reference(sixth).is_some_and(|gold| gold.contains('6')), "{:?}", task.reference(sixth));
+        assert_eq!(task.left_out().map(NamedRows::count), Some(0));
+    }
+
+    #[test]
     fn each_row_can_be_asked_alone() {
         let task = task();
         assert_eq!(task.rows(), Some(3));
@@ -264,6 +299,8 @@ mod tests {
             remark.contains("2 of 5 rows") && remark.contains("row 1: ") && remark.contains("notfound"),
             "{remark}"
         );
+        let left_out = task.left_out().unwrap();
+        assert_eq!(left_out.iter().map(|(row, _)| row).collect::<Vec<_>>(), [1, 5]);
         assert!(self::task().remarks().is_empty());
         let same = r#"{"question": "Capital?", "answer": "Paris"}"#;
         let task =

@@ -70,6 +70,33 @@ fn a_failure_is_internal_and_no_solution_is_said_so() {
 }
 
 #[test]
+fn solutions_of_a_module_are_tried_and_all_faults_named() {
+    let tried = |text: &str| WasmTask::load(&wat::parse_str(text).unwrap()).unwrap().try_solutions();
+    tried(EXAMPLE).unwrap();
+    // Without solutions there is nothing to be wrong.
+    tried(&judging_by("(f32.const 0)", "")).unwrap();
+    let solution = r#"(func (export "solution") (param $seed i32) (result i64) (i64.const 1))"#;
+    tried(&judging_by("(f32.const 1)", solution)).unwrap();
+    let refused = |body: &str| tried(&judging_by(body, solution)).unwrap_err().to_string();
+    let too_much = refused("(f32.const 2)");
+    assert!(
+        too_much.contains("64 of 64 prompts") && too_much.contains("reward 2, outside [0, 1]"),
+        "{too_much}"
+    );
+    let too_little = refused("(f32.const 0.5)");
+    assert!(too_little.contains("earns 0.5, and a right answer earns 1"), "{too_little}");
+    // The response is written over the seed's first byte: this `alloc` gives one address alone.
+    let odd = "(i32.and (i32.load8_u offset=1 (local.get $seed)) (i32.const 1))";
+    let both = refused(&format!("(if (result f32) {odd} (then (f32.const 2)) (else (f32.const 0)))"));
+    assert!(both.contains("earns 0,") && both.contains("outside [0, 1]"), "{both}");
+    let trap = refused("unreachable");
+    assert!(trap.contains("not judged") && trap.contains("unreachable"), "{trap}");
+    for words in ["trajectory", "lease"] {
+        assert!(!trap.contains(words), "{trap}");
+    }
+}
+
+#[test]
 fn nothing_is_carried_from_one_response_to_the_next() {
     // The first response that an instance judges earns 1, the others 0.
     let body = "(global.set $left (f32.sub (global.get $left) (f32.const 1)))

@@ -18,7 +18,13 @@ fn other_bytes_than_those_asked_for_are_refused() {
 fn the_text_form_and_long_modules_are_refused() {
     let text = sound();
     let refused = runtime().load(ContentId::of(text.as_bytes()), text.as_bytes());
-    assert!(matches!(refused, Err(ModuleError::Invalid(_))), "{refused:?}");
+    assert_eq!(refused.unwrap_err(), ModuleError::Text);
+    let refused = |bytes: &[u8]| runtime().load(ContentId::of(bytes), bytes).unwrap_err();
+    assert_eq!(refused(EXAMPLE.as_bytes()), ModuleError::Text, "comments come first");
+    assert!(!refused(b"\n ;; a\n  (module)").to_string().contains('\n'), "one line");
+    assert_eq!(refused(b"no module"), ModuleError::Other);
+    assert_eq!(refused(b""), ModuleError::Other);
+    assert!(matches!(refused(b"\0asm\x09\0\0\0"), ModuleError::Invalid(_)));
     let long = vec![0; MAX_MODULE_BYTES + 1];
     let refused = runtime().load(ContentId::of(&long), &long);
     assert_eq!(refused.unwrap_err(), ModuleError::Long { bytes: MAX_MODULE_BYTES + 1 });

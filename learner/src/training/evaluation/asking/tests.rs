@@ -158,3 +158,39 @@ fn episodes_of_several_turns_are_played_to_their_end() {
     assert_eq!(samples.len(), 12 * SAMPLES as usize);
     assert!(samples.iter().all(|sample| (1..=2).contains(&sample.text.len())));
 }
+
+#[test]
+fn that_part_of_a_response_is_judged_that_the_run_judges() {
+    const RIGHT: &str = "2";
+    let judging = |judged: JudgedPart| {
+        let rows = format!("{{\"question\": \"1+1?\", \"answer\": \"{RIGHT}\"}}");
+        let mut files = TaskFiles::none();
+        let spec = TaskSpec { data: Some(files.add(rows.as_bytes())), ..TaskSpec::new("math") };
+        let (mut workload, weights) = testing::problems(&rows);
+        let mix = Arc::into_inner(workload.mix).unwrap().judging(judged);
+        workload.mix = Arc::new(mix);
+        Fixture::new((workload, weights), &spec, &files, None)
+    };
+    // An episode as `begin` makes it, and a response of one turn.
+    let earns = |fixture: &Fixture, text: &str| {
+        let asking = fixture.asking();
+        let mut episode = Episode::begin(asking.workload, asking.assignment(0));
+        let tokens = asking.workload.encode(text).unwrap();
+        let turn = EndedTurn { ticket: Ticket(0), sample: 0, tokens: &tokens, stopped: true, left: 0 };
+        assert!(episode.hear(turn).unwrap().is_none(), "it is over");
+        episode.answer(Completion::default()).unwrap().verdict.correct
+    };
+    let plain = judging(JudgedPart::default());
+    assert!(earns(&plain, RIGHT));
+    let open = judging(JudgedPart { thinking_is_open: true, ..JudgedPart::default() });
+    assert!(!earns(&open, RIGHT), "a response is thinking until that ends");
+    assert_ne!(plain.asking().prompt_id(), open.asking().prompt_id(), "such rows are others");
+    let assignment = |fixture: &Fixture, text: &str| {
+        let response = echo_sandbox::task::Response { text, finished: true };
+        fixture.asking().assignment(0).reward(&response).unwrap().correct
+    };
+    assert!(assignment(&open, "So it is 3.</think> It is 2."));
+    let tags = judging(JudgedPart { answer_tags: true, ..JudgedPart::default() });
+    assert!(!assignment(&tags, RIGHT) && assignment(&tags, "<answer>2</answer>"));
+    assert_eq!(tags.asking().assignment(0).solution(), "<answer>2</answer>");
+}

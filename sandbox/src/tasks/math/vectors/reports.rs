@@ -1,10 +1,11 @@
 //! Cases after public reports about answer checkers: a gold answer, what a model wrote, and whether
-//! a careful teacher would call it right. Each goes the way of a run: a row of a file, and the
-//! reward of a response.
+//! a careful teacher would call it right. Each goes the way of a run: a row of a file, and an
+//! episode of one turn, of which the judged part earns.
 
 use serde::Deserialize;
 
 use super::super::problems::{MathConfig, MathProblems};
+use crate::task::episode::{EpisodeStep, Play};
 use crate::task::{Response, Task, TaskSeed};
 
 /// One case as it is written.
@@ -49,13 +50,21 @@ pub fn reward(line: &[u8]) -> Result<RewardedCase, String> {
     let task = MathProblems::new(MathConfig { held_out_percent: 0 }, row.as_bytes());
     // A run refuses a row without an answer: nothing is earned on it.
     let earned = match task {
-        Ok(task) => task.reward(TaskSeed([0; 32]), &response).map_err(|error| error.to_string())?.correct,
+        Ok(task) => played(&task, &response)?,
         Err(_) => false,
     };
     let shown: String = case.response.chars().take(SHOWN).collect();
     let verdict = if earned { "earns" } else { "earns nothing" };
     let line = format!("{}: gold {:?}, response {shown:?} {verdict}", case.id, case.answer);
     Ok(RewardedCase { expected: case.expected, earned, line })
+}
+
+/// Whether a response is right that is all the policy says.
+fn played(task: &dyn Task, response: &Response<'_>) -> Result<bool, String> {
+    match Play::new(task, TaskSeed([0; 32])).turn(response, 0).map_err(|error| error.to_string())? {
+        EpisodeStep::Over { verdict, .. } => Ok(verdict.correct),
+        EpisodeStep::Heard(_) => Err("an episode of math has more than one turn".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +79,9 @@ mod tests {
         assert!(right.earned && right.expected, "{right:?}");
         let wrong = of(r#"{"answer": "18", "response": "It is 19.", "expected": false, "form": "gsm8k"}"#);
         assert!(!wrong.earned && wrong.line.ends_with("earns nothing"), "{wrong:?}");
+        let thought =
+            of(r#"{"answer": "2", "response": "<think>So 2.</think> It is 3.", "expected": false}"#);
+        assert!(!thought.earned, "thinking is not judged: {thought:?}");
         assert!(reward(b"{}").unwrap_err().contains("not a reported case"));
     }
 }
