@@ -266,7 +266,8 @@ mod tests {
     fn what_is_missing_is_named_with_its_mend() {
         let config = testing::run_config("run".into());
         let model = Size::M17.config().unwrap();
-        let (need, disk) = (MemoryNeed::of(&config, &model, BATCH), DiskNeed::of(&config, &model, DType::F32));
+        let (need, disk) =
+            (MemoryNeed::of(&config, &model, BATCH), DiskNeed::of(&config, &model, DType::F32));
         let found = |total: u64, available: u64, free: u64| {
             shortages(&config, (&need, Some(Memory { total, available })), (&disk, Some(free)))
         };
