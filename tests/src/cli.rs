@@ -72,6 +72,7 @@ Examples:
   cargo lab bench share --json                    what the rest of a learner costs beside its updates
   cargo lab bench sandbox --json                  isolated runs, judgings and WebAssembly instances, against bubblewrap
   cargo lab gpu pack --out echo-gpu-kit.tar.zst   one archive that checks and measures Echo on a machine with an NVIDIA card
+  cargo lab study publication-precision --json    how much of each step a publication carries in bf16, f16, f32 and others
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
   cargo lab results --check                       whether docs/results.md is what the measured figures give
   cargo lab demo --json --record                  append what the demo measures to docs/results/records.jsonl

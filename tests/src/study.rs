@@ -8,7 +8,7 @@
 //!
 //! [`kill`] and [`audit`] are studies of another kind: real processes that are killed, and how
 //! well the sampling audit tells honest nodes from cheats. `deltas` measures a policy's deltas
-//! while it is trained.
+//! while it is trained, and `precision` compares forms in which a policy can be published.
 //!
 //! May import `conformance`, `harness`, `models` and `output`.
 //!
@@ -27,6 +27,7 @@ mod delay;
 pub mod deltas;
 pub mod kill;
 mod plans;
+pub mod precision;
 mod report;
 mod statistics;
 mod variance;

@@ -19,7 +19,7 @@ use crate::config::RunConfig;
 use crate::storage::run_dir::RunDir;
 use crate::training::device::{BUILT_IN, TrainDevice};
 use crate::training::evaluation;
-use echo_policy::model::weights::Weights;
+use echo_policy::model::weights::{DType, Weights};
 use echo_protocol::program::clock;
 use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::run::charter::Charter;
@@ -159,7 +159,8 @@ impl Examination {
         self.take(check_room(&config.admission, &workload));
         let read = lengths::of(&workload.mix, &workload.tokenizer);
         self.vocabulary(&workload, read.largest_id);
-        self.sizes(config, &workload, &read);
+        let started = if config.warmup.is_some() { DType::F32 } else { start.weights.main_dtype() };
+        self.sizes(config, &workload, &read, started);
         self.sanity(config, &workload, &start.weights);
     }
 
@@ -177,7 +178,7 @@ impl Examination {
     }
 
     /// Lengths, memory and disk.
-    fn sizes(&mut self, config: &RunConfig, workload: &Workload, read: &LongestRead) {
+    fn sizes(&mut self, config: &RunConfig, workload: &Workload, read: &LongestRead, start: DType) {
         let (model, charter) = (&workload.model, &workload.charter);
         let (group, groups) = (charter.group_size as usize, config.train.groups_per_update);
         let batch = BatchSize {
@@ -186,7 +187,7 @@ impl Examination {
             responses: group.saturating_mul(groups),
         };
         let (memory, machine) = (MemoryNeed::of(config, model, batch), room::memory());
-        let (disk, free_disk) = (DiskNeed::of(config, model), room::free_disk(&config.run.dir));
+        let (disk, free_disk) = (DiskNeed::of(config, model, start), room::free_disk(&config.run.dir));
         // A graphics card has memory of its own, of which nothing is known here.
         let host = machine.filter(|_| trains_on_cpu(config.train.device));
         let (problems, warnings) = room::shortages(config, (&memory, host), (&disk, free_disk));

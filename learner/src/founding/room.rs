@@ -94,16 +94,16 @@ pub struct DiskNeed {
     pub checkpoints: u64,
     /// Versions that nodes can fetch, and the newest one's deltas at their largest.
     pub snapshots: u64,
-    /// Starting policy and trained policy.
+    /// The starting policy as it was read, or in f32 after a warm-up, and the trained one as published.
     pub policies: u64,
     /// Policies that the audit holds.
     pub audit: u64,
 }
 
 impl DiskNeed {
-    /// Of a run of `config`.
+    /// Of a run of `config`, whose starting policy has elements of type `start`.
     #[must_use]
-    pub fn of(config: &RunConfig, model: &ModelConfig) -> Self {
+    pub fn of(config: &RunConfig, model: &ModelConfig, start: DType) -> Self {
         let parameters = model.parameter_count();
         let published = parameters * dtype(config.snapshot.dtype).size() as u64;
         let fresh = config.staleness().map_or(0, |staleness| staleness.budget() / staleness.period());
@@ -111,7 +111,7 @@ impl DiskNeed {
         Self {
             checkpoints: (config.checkpoints.keep as u64 + 1) * parameters * (F32 + MOMENTS),
             snapshots: (config.snapshot.keep_versions as u64 + 1) * published,
-            policies: 2 * parameters * F32,
+            policies: parameters * start.size() as u64 + published,
             audit: if config.admission.audit { held * published } else { 0 },
         }
     }
@@ -266,7 +266,8 @@ mod tests {
     fn what_is_missing_is_named_with_its_mend() {
         let config = testing::run_config("run".into());
         let model = Size::M17.config().unwrap();
-        let (need, disk) = (MemoryNeed::of(&config, &model, BATCH), DiskNeed::of(&config, &model));
+        let (need, disk) =
+            (MemoryNeed::of(&config, &model, BATCH), DiskNeed::of(&config, &model, DType::F32));
         let found = |total: u64, available: u64, free: u64| {
             shortages(&config, (&need, Some(Memory { total, available })), (&disk, Some(free)))
         };
@@ -284,6 +285,17 @@ mod tests {
             "{problems:?}"
         );
         assert_eq!(shortages(&config, (&need, None), (&disk, None)), (vec![], vec![]), "nobody knows");
+    }
+
+    #[test]
+    fn policies_take_what_their_types_do() {
+        let config = testing::run_config("run".into());
+        let model = Size::M17.config().unwrap();
+        let parameters = model.parameter_count();
+        let published = parameters * dtype(config.snapshot.dtype).size() as u64;
+        let policies = |start: DType| DiskNeed::of(&config, &model, start).policies;
+        assert_eq!(policies(DType::BF16), 2 * parameters + published);
+        assert_eq!(policies(DType::F32), 4 * parameters + published);
     }
 
     #[test]

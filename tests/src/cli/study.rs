@@ -4,9 +4,11 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::bench::rollout::Size;
 use echo_lab::harness::processes::interruptible;
+use echo_lab::models::smollm2;
 use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::study::audit::{self, AuditStudy};
 use echo_lab::study::kill::{self, KillStudy};
+use echo_lab::study::precision::{self, Form, PrecisionStudy};
 use echo_lab::study::{self, DelayModel, Study};
 use std::path::PathBuf;
 
@@ -51,6 +53,8 @@ pub(super) enum StudyCommand {
     Kill(KillStudy),
     /// Honest nodes and cheats under the sampling audit: false alarms, detection, and what an audit costs.
     Audit(AuditOptions),
+    /// Forms of publications: how much of each step they carry, and what they cost in bytes.
+    PublicationPrecision(PrecisionOptions),
 }
 
 #[derive(Debug, Args)]
@@ -100,6 +104,46 @@ pub(super) struct AuditOptions {
     out: PathBuf,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct PrecisionOptions {
+    /// What is trained.
+    #[arg(long, value_enum, default_value_t = PrecisionModel::Smollm2)]
+    model: PrecisionModel,
+    /// Forms that are tried, with commas between.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Form::ALL)]
+    forms: Vec<Form>,
+    /// Learning rates, with commas between.
+    #[arg(long, value_delimiter = ',', value_parser = rate, default_values_t = [1e-6, 3e-6, 1e-5])]
+    rates: Vec<f64>,
+    /// Updates of each course, with a publication after each. The reward says something from 60 on.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    updates: u64,
+    /// Prompts of an update, with 8 responses each.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    groups: u64,
+    /// Held-out orders that are answered before and after each course.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    orders: u64,
+    /// Where the pictures go.
+    #[arg(long, value_name = "DIR", default_value = "runs/studies")]
+    out: PathBuf,
+}
+
+/// What the study of publications trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum PrecisionModel {
+    /// SmolLM2-135M-Instruct on sums of two numbers.
+    Smollm2,
+    /// A policy of a million parameters on sums of digits, for a quick look.
+    Tiny,
+}
+
+/// `1e-6`
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.trim().parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| format!("{text:?} is no learning rate: write a number above 0, as in 1e-6"))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Delays {
     Fixed,
@@ -112,6 +156,7 @@ impl StudyCommand {
     pub(super) fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         let (name, courses, delays) = match self {
             Self::Audit(options) => return audit::run(&options.into(), console),
+            Self::PublicationPrecision(options) => return options.execute(console),
             Self::Kill(study) => return interruptible(kill::run(study, console)),
             Self::Staleness { courses, delays } => (study::Name::Staleness, courses, delays),
             Self::Decoupled { courses, delays } => (study::Name::Decoupled, courses, delays),
@@ -119,6 +164,17 @@ impl StudyCommand {
             Self::Variance { courses } => (study::Name::Variance, courses, Delays::Fixed),
         };
         study::run(&courses.study(name, delays.into()), console)
+    }
+}
+
+impl PrecisionOptions {
+    fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
+        let Self { model, forms, rates, updates, groups, orders, out } = self;
+        let model = match model {
+            PrecisionModel::Smollm2 => Some(interruptible(smollm2::make(None, console))?.dir),
+            PrecisionModel::Tiny => None,
+        };
+        precision::run(&PrecisionStudy { model, forms, rates, updates, groups, orders, out }, console)
     }
 }
 

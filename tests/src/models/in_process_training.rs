@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use echo_learner::common::workload::Workload;
 use echo_learner::config::TrainSection;
+use echo_learner::founding::Founded;
 use echo_learner::intake::buffer::StoredGroup;
 use echo_learner::training::evaluation::evaluate;
 use echo_learner::training::local_rollouts::{LocalAnswer, answers};
@@ -78,6 +79,13 @@ impl Practice {
         let run = RunId::of(&Signed::sign(&charter, &key)?);
         let weights = Weights::random(&model, setting.seed);
         Ok(Self { key, workload: Workload::open(run, charter, Path::new(""), &TaskFiles::none())?, weights })
+    }
+
+    /// A run that was founded, from its starting policy.
+    pub(crate) fn of_run(founded: Founded) -> anyhow::Result<Self> {
+        let Founded { dir, key, workload, .. } = founded;
+        let weights = Weights::load_dir(&dir.start(), &workload.model)?;
+        Ok(Self { key, workload, weights })
     }
 
     pub(crate) fn model(&self) -> &ModelConfig {

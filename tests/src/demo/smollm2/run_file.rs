@@ -84,6 +84,10 @@ schedule = { peak = 1e-5, warmup = 3, decay = { shape = "constant" } }
 [evaluation]
 every = 20
 
+# A checkpoint has 1.6 GB, and there are two while one is written.
+[checkpoints]
+keep = 1
+
 [fleet]
 orders_per_node = 6
 "#;
