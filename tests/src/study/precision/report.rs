@@ -44,7 +44,8 @@ pub(super) fn line(form: Form, rate: f64, outcome: &Outcome) -> String {
 
 /// Draws cosines and bytes by rate: `publication-precision-cosine.png` and `publication-precision-bytes.png`.
 pub(super) fn draw(study: &PrecisionStudy, outcomes: &Outcomes) -> anyhow::Result<()> {
-    let pictures: [(&str, &str, fn(&PrecisionCourse) -> Option<f64>); 2] = [
+    type Figure = fn(&PrecisionCourse) -> Option<f64>;
+    let pictures: [(&str, &str, Figure); 2] = [
         ("cosine", "cosine of the published way with the true one", |course| {
             course.likeness.map(|likeness| likeness.cosine)
         }),
