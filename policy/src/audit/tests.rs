@@ -245,7 +245,8 @@ fn kept_caches_are_audited_to_the_bit() {
                 ClaimedSample::new(index as u32, tokens, &completion.logprobs, versions)
             };
             let examine = |policies: &[Arc<Policy>], samples: Vec<ClaimedSample>| {
-                let exact = Tolerance { border: 0.0, off: 0.0, mean: 0.0, max: 0.0 };
+                let race = RaceLimits { most: 0.0, spread: 0.0 };
+                let exact = Tolerance { border: 0.0, off: 0.0, mean: 0.0, max: 0.0, race };
                 examine(policies, &request.prompt, &request.seed, &request.params, samples, &exact)
                     .unwrap()
                     .fault
