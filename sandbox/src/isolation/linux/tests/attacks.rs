@@ -182,6 +182,11 @@ fn the_host_cannot_be_seen() {
 }
 
 #[test]
+fn what_the_host_does_with_its_files_cannot_be_watched() {
+    exits(&attack(&["watch"]), &format!("{}works\n", "ENOSYS\n".repeat(5)));
+}
+
+#[test]
 fn signals_stay_inside() {
     exits(&attack(&["kill_all"]), "alive\n");
     exits(&attack(&["limit_first"]), &"ENOSYS\n".repeat(4));
