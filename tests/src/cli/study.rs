@@ -87,9 +87,9 @@ pub(super) struct AuditOptions {
     /// Honest responses of the GPU: the best one there is, a processor that plays one if need be; 0 is none.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = RangedU64ValueParser::<usize>::new().range(0..=1_000_000))]
     gpu: usize,
-    /// Tokens of each response.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..=4096))]
-    tokens: u32,
+    /// Tokens of each response: 256, or 48 with --vocabulary or --model.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=4096))]
+    tokens: Option<u32>,
     /// Try the rule for large vocabularies, with a random model over so many tokens.
     #[arg(long, value_name = "TOKENS", value_parser = RangedU64ValueParser::<usize>::new().range(257..=1_000_000))]
     vocabulary: Option<usize>,
@@ -160,7 +160,7 @@ impl AuditOptions {
             nodes: self.nodes,
             gpu_groups: self.gpu as u64,
             group_size: self.group_size,
-            tokens: self.tokens,
+            tokens: self.tokens.unwrap_or(48),
             cost: self.cost_size,
             seed: self.seed,
             out: self.out.clone(),
@@ -171,7 +171,7 @@ impl AuditOptions {
 impl From<AuditOptions> for AuditStudy {
     fn from(options: AuditOptions) -> Self {
         let AuditOptions { honest, cheats, gpu, tokens, cost_size: cost, seed, out, .. } = options;
-        Self { honest, cheats, gpu, tokens, cost, seed, out }
+        Self { honest, cheats, gpu, tokens: tokens.unwrap_or(256), cost, seed, out }
     }
 }
 

@@ -98,7 +98,7 @@ impl Cheater<'_> {
         let Some(chosen) = chosen else { return Ok(honest) };
         let altered = self.draw(order, sample, Some(*chosen), |_, _, _, _| Ok(()))?;
         let is_taken = self.cheat != Cheat::Patient || {
-            let leads = [before, &altered.leads].concat();
+            let leads = [before, altered.leads.as_slice()].concat();
             self.count.then(NearMisses::of(&leads, &self.limits)).suspicion() < PATIENCE
         };
         Ok(if is_taken { altered } else { honest })
