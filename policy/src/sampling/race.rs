@@ -59,7 +59,7 @@ impl Clocks {
     fn log_number(self, token: u32) -> f64 {
         // 2^32 over the golden ratio: any odd number that parts the two words.
         let other = Self { low: self.high ^ 0x9e37_79b9, high: self.low };
-        let bits = u64::from(self.word(token)) << 20 | u64::from(other.word(token) >> 12);
+        let bits = (u64::from(self.word(token)) << 20) | u64::from(other.word(token) >> 12);
         let share = (bits as f64 + 0.5) / (1u64 << 52) as f64;
         libm::log(-libm::log1p(-share))
     }
@@ -100,13 +100,14 @@ fn sweep(row: &LogitsRow<'_>, clocks: Clocks, border: Option<&Border>, within: f
             continue;
         }
         let (ids, start) = (row.ids(index), index * BLOCK);
+        let first = start as u32;
         let mut may = [false; BLOCK];
         // 2^24: the scale of the bits that are compared.
         let bound = (within * libm::exp(REACH) * SLACK * f64::from(1u32 << 24)) as f32;
         math::wide(
             #[inline(always)]
             || {
-                for ((may, logit), id) in may.iter_mut().zip(ids).zip(start as u32..) {
+                for ((may, logit), id) in may.iter_mut().zip(ids).zip(first..) {
                     let share = (clocks.word(id) >> 8) as i32 as f32;
                     // −ln(1 − share) is at least the share, so none is passed over.
                     *may = share <= weight((logit - top) * factor) * bound + 1.0;
