@@ -7,7 +7,7 @@ use echo_policy::generation::{Backend, EngineError, Feed, Pick, TokenClaim, Want
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::{RawTensor, Weights};
 use echo_policy::sampling;
-use echo_policy::sampling::{SamplingError, SamplingParams};
+use echo_policy::sampling::{DrawRule, SamplingError, SamplingParams};
 
 use crate::emulator::Program;
 use crate::models::{self, Model, tokens};
@@ -134,7 +134,10 @@ fn a_draw_lies_in_its_interval(program: &Arc<Program>) {
     let model = models::one();
     let backend = load(&device, &model);
     let prompt = tokens(6, 3, &model.config);
-    for (at, params) in all_params().into_iter().enumerate() {
+    // Races are run on the host, on the device's logits.
+    let races = [params(1.0, 1.0, 0), params(0.7, 1.0, 0), params(1.0, 0.9, 30)];
+    let races = races.map(|params| SamplingParams { rule: DrawRule::Race, ..params });
+    for (at, params) in all_params().into_iter().chain(races).enumerate() {
         let u = sampling::uniform(&[5; 32], 1, at as u32);
         let (mut one, mut other) = (backend.new_cache(), backend.new_cache());
         let drawn = backend
