@@ -47,3 +47,15 @@ impl SamplingSection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_a_large_vocabulary_race() {
+        let draw = |vocabulary| SamplingSection::default().charter(8, vocabulary).draw;
+        assert_eq!((draw(0), draw(MOST_BY_INTERVALS)), (DrawRule::Intervals, DrawRule::Intervals));
+        assert_eq!((draw(MOST_BY_INTERVALS + 1), draw(151_936)), (DrawRule::Race, DrawRule::Race));
+    }
+}
