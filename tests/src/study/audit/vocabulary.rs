@@ -36,6 +36,8 @@ const FALSE_ALARMS: f64 = 1e-3;
 const COST: f64 = 0.1;
 /// Groups of arms that cannot fail: they show that the study itself is sound.
 const CONTROL_GROUPS: u64 = 64;
+/// Nodes of cheats that nothing is claimed of: each delivers all of its groups, thousands of tokens.
+const GAIN_NODES: u64 = 4;
 /// Where results go, in the study's directory.
 const LINES: &str = "audit-vocabulary.jsonl";
 
@@ -123,7 +125,13 @@ pub fn run(study: &VocabularyStudy, console: &Console) -> anyhow::Result<Command
             (Cheat::Careful, "best of 4 where honest nodes differ", Expected::Gain),
             (Cheat::Patient, "best of 4 below the alarm", Expected::Gain),
         ] {
-            let nodes: Vec<u64> = (0..study.nodes).collect();
+            // In exact precisions there is no race that may end otherwise, and so no gain.
+            let nodes = match expected {
+                Expected::Gain if precision.is_exact() => continue,
+                Expected::Gain => study.nodes.min(GAIN_NODES),
+                _ => study.nodes,
+            };
+            let nodes: Vec<u64> = (0..nodes).collect();
             let outcomes = worker_pool::share(&nodes, |node| audit.cheat(cheat, *node))?;
             note(Tried { name: name.to_owned(), precision, expected, outcomes })?;
         }
