@@ -100,7 +100,7 @@ pub fn run(study: &VocabularyStudy, console: &Console) -> anyhow::Result<Command
     std::fs::create_dir_all(&study.out).with_context(cannot)?;
     let mut lines = File::create(&path).with_context(cannot)?;
     let setting = Setting::of(study)?;
-    let mut tried = Vec::new();
+    let mut tried: Vec<Tried> = Vec::new();
     let mut note = |arm: Tried| -> anyhow::Result<()> {
         console.say(arm.row());
         writeln!(lines, "{}", arm.json()).with_context(cannot)?;

@@ -60,7 +60,8 @@ pub(super) struct Cheater<'a> {
 impl Cheater<'_> {
     /// Answers an order with so many samples.
     pub(super) fn answer(&mut self, order: &Order, samples: u32) -> anyhow::Result<Vec<Response>> {
-        let (mut responses, mut leads) = (Vec::new(), Vec::new());
+        let mut responses = Vec::new();
+        let mut leads: Vec<f64> = Vec::new();
         for sample in 0..samples {
             let response = self.respond(order, sample, &leads)?;
             leads.extend_from_slice(&response.leads);
@@ -72,7 +73,7 @@ impl Cheater<'_> {
 
     /// A sample, behind those of the group whose leads are `before`.
     fn respond(&self, order: &Order, sample: u32, before: &[f64]) -> anyhow::Result<Response> {
-        let mut choices = Vec::new();
+        let mut choices: Vec<Choice> = Vec::new();
         let honest = self.draw(order, sample, None, |row, drawn, position, u| {
             if self.cheat == Cheat::Planted {
                 choices.extend(self.wanted(row, position, u)?);
@@ -115,7 +116,7 @@ impl Cheater<'_> {
 
     /// The tokens that it would plant. One that is drawn anyway need not be.
     fn wanted(&self, row: &[f32], position: u32, u: f64) -> anyhow::Result<Vec<Choice>> {
-        let mut found = Vec::new();
+        let mut found: Vec<Choice> = Vec::new();
         for number in 0..WANTED {
             let token = (row.len() as u64 * (2 * number + 1) / (2 * WANTED)) as u32;
             let lead = sampling::place(row, &self.params, token, u)?.lead.unwrap_or(f64::NEG_INFINITY);
@@ -141,7 +142,7 @@ impl Cheater<'_> {
             backend.forward(&mut [Feed { tokens, cache: &mut cache }], Want::Nothing)?;
         }
         let mut claim = Claim { tokens: Vec::new(), logprobs: Vec::new() };
-        let mut leads = Vec::new();
+        let mut leads: Vec<f64> = Vec::new();
         for position in 0..self.params.max_new_tokens {
             let logits = backend.forward(&mut [Feed { tokens: &[last], cache: &mut cache }], Want::Last)?;
             let row = logits.rows().next().unwrap_or_default();
