@@ -414,7 +414,7 @@ fn charter(learner: PublicKey) -> Charter {
         tokenizer: TokenizerSpec::Characters { alphabet: "ab".into() },
         tasks: vec![TaskSpec::new("chain_sum").with("digits", 2)],
         group_size: 4,
-        sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 8 },
+        sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 8, draw: Default::default() },
         staleness: Staleness::new(3, None).expect("κ follows from S"),
         snapshot_type: TensorType::F32,
         chunk_bytes: 16 << 10,

@@ -12,6 +12,9 @@
 //! ([`Record::recheck_share`]), down to a floor above 0. The same goes for verdicts that verifiers
 //! give on the groups of others ([`Record::spot_check_share`]); a false verdict is a lie.
 //!
+//! Near misses of races ([`NearMisses`]) add up over all that is looked at of a peer's groups. Who
+//! stays within the tolerance of each group by itself, and chooses all the same, is found by it.
+//!
 //! Memory is bounded by [`MAX_PEERS`]: those are forgotten first who have done nothing of use, and
 //! a ban is forgotten last. So neither who works nor who was suspended is forgotten because many
 //! strangers come, whether they lie or not: as much would have to be accepted of them.
@@ -42,6 +45,7 @@ mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use echo_policy::audit::NearMisses;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::submission::RefuseReason;
@@ -236,6 +240,14 @@ impl Record {
             self.network_liar(now, network, peer);
         }
         true
+    }
+
+    /// Notes the near misses of what was looked at of a peer's group. True if there are more over
+    /// its record than chance explains.
+    pub fn near_misses(&mut self, now: UnixMillis, peer: PublicKey, near_misses: NearMisses) -> bool {
+        // Where tokens do not race, there are none, and no stranger is remembered for it.
+        near_misses != NearMisses::default()
+            && self.change(now, peer, |record, _| record.near_misses(near_misses))
     }
 
     /// Notes what the learner itself found of a verdict on somebody else's group. True if the

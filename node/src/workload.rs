@@ -7,9 +7,12 @@ use echo_policy::generation::SampleRequest;
 use echo_policy::model::config::{ModelConfig, ModelConfigError};
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::{DType, expected_tensors};
+use echo_policy::sampling;
 use echo_policy::sampling::SamplingParams;
 use echo_policy::text::tokenizer::{CharTokenizer, HfTokenizer, PromptForm, Tokenizer, TokenizerError};
-use echo_protocol::run::charter::{Charter, RunId, Takeover, TaskSpec, TokenizerSpec, task_file_name};
+use echo_protocol::run::charter::{
+    Charter, DrawRule, RunId, Takeover, TaskSpec, TokenizerSpec, task_file_name,
+};
 use echo_protocol::run::prompt::PromptSpec;
 use echo_protocol::snapshot::manifest::{Manifest, TensorType};
 use echo_protocol::wire::identity::PublicKey;
@@ -128,6 +131,10 @@ impl NodeWorkload {
                 top_p: s.top_p,
                 top_k: s.top_k,
                 max_new_tokens: s.max_new_tokens,
+                rule: match s.draw {
+                    DrawRule::Intervals => sampling::DrawRule::Intervals,
+                    DrawRule::Race => sampling::DrawRule::Race,
+                },
             },
             snapshot_type: charter.snapshot_type,
             chunk_bytes: charter.chunk_bytes,

@@ -9,10 +9,17 @@
 //! What this finds: another policy or version, another temperature, tokens that somebody chose
 //! (edited ones, a copied answer, the best of several samples), and made-up log-probabilities.
 //! For an honest node that computes in f32 the differences are rounding: 1e-5 and less in a
-//! log-probability. A token that u does not select is missed only when its interval happens to
-//! lie within the tolerance of u, which for a random token of probability p has the chance p +
-//! 2 · border: so an edited response of n tokens passes with the product of those, and is as
-//! good as always found.
+//! log-probability.
+//!
+//! Who draws knows u before it picks a token. By intervals ([`DrawRule::Intervals`]) some 1 + 2 ·
+//! border · V tokens of a vocabulary of V are within the tolerance of u, so this rule holds for
+//! small vocabularies alone. In a race ([`DrawRule::Race`]) a second token comes within δ nats of
+//! the first with a chance of δ · (1 − Σ p²), whatever V is. Who takes the second token where the
+//! tolerance allows it does so more often than rounding, and [`NearMisses`] finds that, over
+//! a group here and over a node's record by whoever keeps one.
+//!
+//! [`DrawRule::Intervals`]: crate::sampling::DrawRule::Intervals
+//! [`DrawRule::Race`]: crate::sampling::DrawRule::Race
 //!
 //! Whoever audits, learner or verifier, computes in what a group declares ([`Standard`]): an
 //! [`Auditor`] makes policies of that precision from the weights of the versions that it is given
@@ -29,6 +36,7 @@
 
 mod auditor;
 mod error;
+mod near_misses;
 mod policy_cache;
 mod samples;
 mod tolerance;
@@ -43,6 +51,7 @@ use crate::sampling::SamplingParams;
 
 pub use auditor::Auditor;
 pub use error::AuditError;
+pub use near_misses::{NearMisses, RaceLimits};
 pub use samples::{ClaimedSample, SampleFinding, examine};
 pub use tolerance::{CannotAudit, Standard, Tolerance};
 pub use version::VersionWeights;
@@ -87,6 +96,8 @@ pub struct Evidence {
     distances: Vec<f64>,
     /// |Δ log p| of each token.
     differences: Vec<f32>,
+    /// By how much each token was first, where tokens race; as many as distances then, and none otherwise.
+    leads: Vec<f64>,
 }
 
 /// What is wrong with a claim.
@@ -97,6 +108,16 @@ pub enum AuditFault {
     Tokens {
         /// Tokens whose interval is too far from their u.
         off: usize,
+        /// Tokens that were looked at.
+        tokens: usize,
+    },
+    /// More tokens that only just lost their race than rounding explains.
+    #[error(
+        "{second} of {tokens} tokens only just lost their race to another one: more than chance explains"
+    )]
+    Chosen {
+        /// Tokens that were drawn although another one was first.
+        second: usize,
         /// Tokens that were looked at.
         tokens: usize,
     },
@@ -164,13 +185,21 @@ impl<'a, B: Backend> Audit<'a, B> {
         for inputs in inputs.get(read.tokens..).unwrap_or_default().chunks(ROWS_PER_CALL) {
             let first = read.tokens;
             read.tokens += inputs.len();
-            let claim = |token: &u32| TokenClaim { params: self.params, token: *token };
-            let claims: Vec<_> = tokens[first..read.tokens].iter().map(claim).collect();
+            // The number of each row that was drawn; the others are not looked at.
+            let mut numbers = vec![0.0; inputs.len()];
+            let mut upcoming = draws.clone();
+            while let Some(draw) = upcoming.next_if(|draw| draw.at < read.tokens) {
+                if let Some(number) = draw.at.checked_sub(first).and_then(|row| numbers.get_mut(row)) {
+                    *number = sampling::uniform(self.seed, sample, draw.position);
+                }
+            }
+            let claim = |(token, u): (&u32, &f64)| TokenClaim { params: self.params, token: *token, u: *u };
+            let claims: Vec<_> = tokens[first..read.tokens].iter().zip(&numbers).map(claim).collect();
             let placed = backend.place(&mut [Feed { tokens: inputs, cache }], &claims)?;
-            for (row, placed) in (first..).zip(placed) {
+            for ((row, placed), u) in (first..).zip(placed).zip(&numbers) {
                 if let Some(draw) = draws.next_if(|draw| draw.at == row) {
-                    let u = sampling::uniform(self.seed, sample, draw.position);
-                    evidence.distances.push(placed.distance(u));
+                    evidence.distances.push(placed.distance(*u));
+                    evidence.leads.extend(placed.lead);
                     evidence.differences.push((placed.logprob - draw.logprob).abs());
                 }
             }
@@ -184,12 +213,14 @@ impl Evidence {
     pub fn add(&mut self, other: Self) {
         self.distances.extend(other.distances);
         self.differences.extend(other.differences);
+        self.leads.extend(other.leads);
     }
 
     /// Forgets all but what was seen of the first `tokens`.
     pub fn truncate(&mut self, tokens: usize) {
         self.distances.truncate(tokens);
         self.differences.truncate(tokens);
+        self.leads.truncate(tokens);
     }
 
     /// Tokens that were looked at.
@@ -229,11 +260,33 @@ impl Evidence {
         sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
     }
 
+    /// By how much each token rang before all others, in nats; negative where another one was
+    /// first. Empty where tokens did not race.
+    #[must_use]
+    pub fn leads(&self) -> &[f64] {
+        &self.leads
+    }
+
+    /// What near misses come to; nothing where tokens did not race.
+    #[must_use]
+    pub fn near_misses(&self, tolerance: &Tolerance) -> NearMisses {
+        NearMisses::of(&self.leads, &tolerance.race)
+    }
+
     /// What is wrong with what was seen, if anything is.
     #[must_use]
     pub fn fault(&self, tolerance: &Tolerance) -> Option<AuditFault> {
-        if self.share_off(tolerance.border) > tolerance.off {
-            return Some(AuditFault::Tokens { off: self.off(tolerance.border), tokens: self.tokens() });
+        let (border, share) = if self.leads.is_empty() {
+            (tolerance.border, tolerance.off)
+        } else {
+            (tolerance.race.most, 0.0)
+        };
+        if self.share_off(border) > share {
+            return Some(AuditFault::Tokens { off: self.off(border), tokens: self.tokens() });
+        }
+        if self.near_misses(tolerance).is_alarm() {
+            let second = self.leads.iter().filter(|lead| **lead < 0.0).count();
+            return Some(AuditFault::Chosen { second, tokens: self.tokens() });
         }
         let (mean, max) = (self.mean(), self.quantile(1.0));
         // Not `mean > limit`: what is no number is no log-probability.

@@ -6,6 +6,7 @@
 //! seed, sample, position -> uniform -> u
 //! logits, SamplingParams, u -> sample -> Sampled: token, log-prob, raw log-prob
 //! logits, SamplingParams, token -> interval -> Interval: which u select the token
+//! logits, SamplingParams, token, u -> place -> the same, and by how much it wins or loses a race
 //! ```
 //!
 //! The rule, which verifiers repeat step by step:
@@ -19,8 +20,11 @@
 //! 4. Top-k (when k > 0): only the k tokens with the largest logit stay, lower ids first among equals.
 //! 5. Top-p (when p < 1): of those, in order of falling logit and rising id, the shortest prefix
 //!    whose sum of w is at least p times the sum over those that stayed; at least one.
-//! 6. W = Σ w over the tokens kept. The token is the first, in rising id order, whose running sum
-//!    exceeds u · W; where rounding leaves none, the last kept token with w > 0.
+//! 6. By [`DrawRule::Intervals`]: W = Σ w over the tokens kept. The token is the first, in rising id
+//!    order, whose running sum exceeds u · W; where rounding leaves none, the last kept token with w > 0.
+//! 7. By [`DrawRule::Race`]: each token kept has an exponential number E of its own, which follows
+//!    from u and its id (`race`). The token is the one whose E / w is the smallest, the lowest id
+//!    among equals.
 //!
 //! A token whose weight is zero is never chosen: one ruled out by −∞, or whose logit is more than
 //! 87 temperatures below the largest of its 1,024 neighbours.
@@ -36,10 +40,12 @@ mod blocks;
 mod border;
 mod error;
 pub mod logprob;
+mod race;
 mod truncation;
 mod uniform;
 
 use self::blocks::LogitsRow;
+use self::race::Clocks;
 use self::truncation::Cut;
 
 pub use self::uniform::uniform;
@@ -47,6 +53,17 @@ pub use error::SamplingError;
 
 /// Highest temperature that is accepted.
 pub const MAX_TEMPERATURE: f32 = 100.0;
+
+/// By which rule the number u chooses among the tokens that may be drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DrawRule {
+    /// u falls into one of the tokens' intervals, which lie in the order of ids. With a large
+    /// vocabulary, thousands of improbable tokens are so close to u that an audit cannot tell.
+    #[default]
+    Intervals,
+    /// Tokens race, each by a clock that u sets. Only two likely tokens ever come close.
+    Race,
+}
 
 /// How tokens are drawn from the model's distribution.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,12 +76,19 @@ pub struct SamplingParams {
     pub top_k: u32,
     /// Longest response, in tokens, the stop token included.
     pub max_new_tokens: u32,
+    /// How u decides; a temperature of 0 asks no rule.
+    pub rule: DrawRule,
 }
 
 impl SamplingParams {
-    /// Temperature 1 and no truncation: what reinforcement learning trains on.
+    /// Temperature 1 and no truncation: what reinforcement learning trains on. Drawn by intervals.
     pub fn unbiased(max_new_tokens: u32) -> Self {
-        Self { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens }
+        Self { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens, rule: DrawRule::Intervals }
+    }
+
+    /// Whether tokens race for their places.
+    pub fn is_race(&self) -> bool {
+        self.rule == DrawRule::Race && self.temperature > 0.0
     }
 
     /// Checks that each parameter is in its range.
@@ -119,7 +143,9 @@ fn distribution<'a>(
 /// When the logits are empty, hold a NaN or +∞, or are all −∞.
 pub fn sample(logits: &[f32], params: &SamplingParams, u: f64) -> Result<Sampled, SamplingError> {
     let (row, cut) = distribution(logits, params)?;
-    let token = row.pick(u, cut.as_ref().map(|cut| &cut.border));
+    let border = cut.as_ref().map(|cut| &cut.border);
+    let token =
+        if params.is_race() { race::run(&row, Clocks::new(u), border).first } else { row.pick(u, border) };
     Ok(Sampled { token: token as u32, logprob: row.logprob(token), raw_logprob: row.raw_logprob(token) })
 }
 
@@ -148,23 +174,47 @@ pub struct Interval {
     /// otherwise for a token to get in that is ruled out (negative), and for one that stays how far
     /// it is above the last that does. ∞ where nothing is ruled out, −∞ for what is impossible.
     pub cut: f32,
+    /// Where tokens race, by how much this one rings before all others, in nats: negative where
+    /// another one rings first, −∞ where it never rings, ∞ where the next is far behind.
+    pub lead: Option<f64>,
 }
 
 impl Interval {
-    /// How far u is from drawing this token: 0 where it does.
+    /// How far u is from drawing this token, 0 where it does: in probability, or in nats where tokens race.
     pub fn distance(&self, u: f64) -> f64 {
-        (self.low - u).max(u - self.high).max(0.0)
+        match self.lead {
+            Some(lead) => (-lead).max(0.0),
+            None => (self.low - u).max(u - self.high).max(0.0),
+        }
     }
 }
 
 /// The interval of u for which [`sample`] draws `token`, so that a draw can be checked by somebody
-/// whose logits are a little different.
+/// whose logits are a little different. Of a race it says nothing: see [`place`].
 ///
 /// # Errors
 /// As [`sample`], and when the token is outside of the vocabulary.
 pub fn interval(logits: &[f32], params: &SamplingParams, token: u32) -> Result<Interval, SamplingError> {
+    placed(logits, params, token, None)
+}
+
+/// The same for the draw of number `u`, with the token's lead where tokens race.
+///
+/// # Errors
+/// Those of [`interval`].
+pub fn place(logits: &[f32], params: &SamplingParams, token: u32, u: f64) -> Result<Interval, SamplingError> {
+    placed(logits, params, token, params.is_race().then(|| Clocks::new(u)))
+}
+
+fn placed(
+    logits: &[f32],
+    params: &SamplingParams,
+    token: u32,
+    clocks: Option<Clocks>,
+) -> Result<Interval, SamplingError> {
     let (row, cut) = distribution(logits, params)?;
     let token = within(logits, token)?;
+    let lead = clocks.map(|clocks| race::lead(&row, clocks, cut.as_ref().map(|cut| &cut.border), token));
     let possible = logits[token] > f32::NEG_INFINITY;
     let kept = possible && cut.is_none_or(|cut| cut.border.keeps(token, logits[token]));
     let (low, high) = if kept || params.temperature > 0.0 {
@@ -183,6 +233,7 @@ pub fn interval(logits: &[f32], params: &SamplingParams, token: u32) -> Result<I
             Some(cut) => cut.distance(&row, token),
             None => f32::INFINITY,
         },
+        lead,
     })
 }
 

@@ -5,9 +5,10 @@ pub mod lengths;
 
 use echo_policy::generation::SampleRequest;
 use echo_policy::model::config::ModelConfig;
+use echo_policy::sampling;
 use echo_policy::sampling::SamplingParams;
 use echo_policy::text::tokenizer::{CharTokenizer, PromptForm, Tokenizer, TokenizerError};
-use echo_protocol::run::charter::{Charter, RunId, TokenizerSpec};
+use echo_protocol::run::charter::{Charter, DrawRule, RunId, TokenizerSpec};
 use echo_protocol::run::prompt::PromptSpec;
 use echo_protocol::work::order::{OrderCounter, Purpose, WorkOrder};
 use echo_sandbox::rollout::assignment::Assignment;
@@ -170,6 +171,10 @@ impl Workload {
             top_p: s.top_p,
             top_k: s.top_k,
             max_new_tokens: s.max_new_tokens,
+            rule: match s.draw {
+                DrawRule::Intervals => sampling::DrawRule::Intervals,
+                DrawRule::Race => sampling::DrawRule::Race,
+            },
         }
     }
 

@@ -1,6 +1,6 @@
 //! `[sampling]`
 
-use echo_protocol::run::charter::{Sampling, Takeover};
+use echo_protocol::run::charter::{DrawRule, Sampling, Takeover};
 use serde::{Deserialize, Serialize};
 
 /// `[sampling]`: how nodes draw responses; the charter fixes it.
@@ -30,14 +30,32 @@ impl Default for SamplingSection {
     }
 }
 
+/// The largest vocabulary of which tokens are drawn by intervals: with so few, hardly any two of them
+/// are within the tolerances of an audit, and a race would only cost time.
+const MOST_BY_INTERVALS: usize = 256;
+
 impl SamplingSection {
-    /// The charter's form, with `longest` tokens where the file leaves the length out.
-    pub fn charter(&self, longest: u32) -> Sampling {
+    /// The charter's form, with `longest` tokens where the file leaves the length out. Of a large
+    /// `vocabulary`, tokens are drawn by a race, so that a node has no choice among them.
+    pub fn charter(&self, longest: u32, vocabulary: usize) -> Sampling {
         Sampling {
             temperature: self.temperature,
             top_p: self.top_p,
             top_k: self.top_k,
             max_new_tokens: self.max_new_tokens.unwrap_or(longest),
+            draw: if vocabulary > MOST_BY_INTERVALS { DrawRule::Race } else { DrawRule::Intervals },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_a_large_vocabulary_race() {
+        let draw = |vocabulary| SamplingSection::default().charter(8, vocabulary).draw;
+        assert_eq!((draw(0), draw(MOST_BY_INTERVALS)), (DrawRule::Intervals, DrawRule::Intervals));
+        assert_eq!((draw(MOST_BY_INTERVALS + 1), draw(151_936)), (DrawRule::Race, DrawRule::Race));
     }
 }

@@ -69,6 +69,8 @@ fn asked(config: &RunConfig, workload: &Workload) -> Option<Charter> {
         longest: workload.mix.longest_answer(),
     };
     let mut charter = charter_of(config, parts, founded.learner, founded.created).ok()?;
+    // No setting says how numbers choose tokens, and a run keeps its rule.
+    charter.sampling.draw = founded.sampling.draw;
     if are_fewer_precisions(&config.admission, &founded.precisions) {
         charter.precisions.clone_from(&founded.precisions);
     }
@@ -185,6 +187,7 @@ fn setting(path: &[String]) -> String {
         ["tasks", _, "data", ..] => "[data]".to_owned(),
         ["tasks", ..] => "task".to_owned(),
         [key @ ("group_size" | "takeover"), ..] => format!("[sampling] {key}"),
+        ["sampling", "race_temperature", ..] => "[sampling] temperature".to_owned(),
         ["snapshot_type", ..] => "[snapshot] dtype".to_owned(),
         ["chunk_bytes", ..] => "[snapshot] chunk_bytes".to_owned(),
         ["precisions", ..] => "[admission] precisions".to_owned(),

@@ -101,6 +101,9 @@ pub(super) fn charter_of(
     learner: PublicKey,
     created: UnixMillis,
 ) -> Result<Charter, RunFileError> {
+    let longest = u32::try_from(parts.longest).unwrap_or(u32::MAX);
+    // A model that cannot be read is refused elsewhere.
+    let vocabulary = ModelConfig::from_json(&parts.model).map_or(0, |model| model.vocab_size);
     Ok(Charter {
         name: config.run.name.clone(),
         learner,
@@ -109,7 +112,7 @@ pub(super) fn charter_of(
         tokenizer: parts.tokenizer,
         tasks: parts.tasks,
         group_size: config.sampling.group_size,
-        sampling: config.sampling.charter(u32::try_from(parts.longest).unwrap_or(u32::MAX)),
+        sampling: config.sampling.charter(longest, vocabulary),
         staleness: config.staleness()?,
         snapshot_type: config.snapshot.dtype,
         chunk_bytes: config.snapshot.chunk_bytes,

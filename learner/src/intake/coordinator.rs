@@ -16,6 +16,7 @@ use crate::intake::leases::{
 };
 use crate::reputation::{Decision, NetworkPrefix, Record, RecordConfig, RecordJournal, Subject};
 use crate::storage::{ObjectStoreError, Store};
+use echo_policy::audit::NearMisses;
 use echo_protocol::run::epoch::Epoch;
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
@@ -437,6 +438,12 @@ impl Coordinator {
     /// Counts how a group was looked at.
     pub fn looked(&mut self, look: Look) {
         self.tally.looks.record(look);
+    }
+
+    /// Notes the near misses of what was looked at of a node's group. True if there are too many
+    /// over its record.
+    pub fn near_misses(&mut self, now: UnixMillis, node: PublicKey, near_misses: NearMisses) -> bool {
+        self.record.near_misses(now, node, near_misses)
     }
 
     /// Notes what the learner itself found of a verifier's verdict. True if the verifier is not

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use echo_policy::audit::NearMisses;
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::receipt::SEQUENCE_STRETCH;
 use echo_protocol::work::submission::RefuseReason;
@@ -52,6 +53,9 @@ pub struct PeerRecord {
     /// Verdicts on others' groups that the learner found right itself, since the last lie.
     #[serde(default)]
     judgement: Fading,
+    /// Near misses of races, over all that was looked at.
+    #[serde(default)]
+    near_misses: NearMisses,
 }
 
 /// What it would cost to forget a peer. The least is forgotten first.
@@ -94,6 +98,7 @@ impl PeerRecord {
             suspicion: Fading::default(),
             credit: Fading::default(),
             judgement: Fading::default(),
+            near_misses: NearMisses::default(),
         }
     }
 
@@ -145,6 +150,12 @@ impl PeerRecord {
         let number = self.receipts;
         self.receipts = number.saturating_add(1);
         number
+    }
+
+    /// Notes near misses. True if there are more now than chance explains.
+    pub(super) fn near_misses(&mut self, near_misses: NearMisses) -> bool {
+        self.near_misses = self.near_misses.then(near_misses);
+        self.near_misses.is_alarm()
     }
 
     /// Notes a verdict that was found right.
@@ -206,7 +217,7 @@ impl PeerRecord {
             Decision::Pardon => {
                 (self.standing, self.operator, self.strikes) = (Standing::Good, None, 0);
                 (self.suspicion, self.credit, self.flawless) = (Fading::default(), Fading::default(), 0);
-                self.judgement = Fading::default();
+                (self.judgement, self.near_misses) = (Fading::default(), NearMisses::default());
                 self.vouched = true;
             }
         }

@@ -2,6 +2,8 @@ use super::*;
 use crate::common::testing::key;
 use crate::intake::leases::{LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError};
 use crate::storage::{MemoryStore, Store, Tree};
+use echo_policy::audit::Tolerance;
+use echo_policy::model::precision::Precision;
 use echo_protocol::run::charter::RunId;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::codec;
@@ -43,6 +45,41 @@ fn lie_till_struck(record: &mut Record, now: u64, peer: PublicKey) {
 
 fn until(record: &Record, now: u64, peer: &PublicKey) -> Option<Option<u64>> {
     record.hear(at(now), peer).err().map(|silence| silence.until.map(|until| until.0))
+}
+
+/// What the draws of a group come to: `second` of them only just lost their race.
+fn near_misses(first: usize, second: usize) -> NearMisses {
+    let limits = Tolerance::of("bf16", Precision::Bf16, 1.0).unwrap().race;
+    let gap = 2.0 * limits.spread;
+    let leads: Vec<f64> = std::iter::repeat_n(gap, first).chain(std::iter::repeat_n(-gap, second)).collect();
+    NearMisses::of(&leads, &limits)
+}
+
+#[test]
+fn near_misses_add_up_over_groups_and_are_as_they_were_after_a_restart() {
+    let store = Arc::new(MemoryStore::default());
+    let journal = RecordJournal::new(store.clone());
+    let mut record = Record::new(RecordConfig::default());
+    // Each group by itself passes.
+    assert!(!near_misses(8, 2).is_alarm());
+    let honest = (0..500).any(|_| record.near_misses(at(0), key(2), near_misses(10, 0)));
+    assert!(!honest);
+    let mut groups = 0;
+    while !record.near_misses(at(0), key(1), near_misses(2, 3)) {
+        groups += 1;
+        assert!(groups < 64);
+        journal.save(&mut record, &[]).unwrap();
+        record = journal.load(RecordConfig::default()).unwrap();
+    }
+    assert!(groups > 2, "{groups}");
+    // Whoever stops gets out of it, and so does whom the operator pardons.
+    assert!(!record.near_misses(at(0), key(1), near_misses(60, 0)));
+    while !record.near_misses(at(0), key(1), near_misses(2, 3)) {}
+    record.decide(at(0), Subject::Peer(key(1)), &Decision::Pardon, 1);
+    assert!(!record.near_misses(at(0), key(1), near_misses(2, 3)));
+    // Without races nobody is remembered for it.
+    assert!(!record.near_misses(at(0), key(9), NearMisses::default()));
+    assert!(!record.peers().contains_key(&key(9)));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::training::sequences;
 use crate::training::sequences::SequenceError;
 use crate::verification::panel::{Question, Ruling};
 use asked::PendingRuling;
-use echo_policy::audit::VersionWeights;
+use echo_policy::audit::{NearMisses, VersionWeights};
 use echo_protocol::net::peer_id::key_of_peer;
 use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
 use echo_protocol::program::clock;
@@ -65,8 +65,9 @@ type Pending = (Admitted, oneshot::Sender<Answer>);
 enum Looked {
     /// It may be trained on.
     Admitted(Admitted),
-    /// It may be, if verifiers vouch for it, or by these policies, which it names.
-    Asked(Admitted, Vec<Arc<VersionWeights>>, oneshot::Receiver<Ruling>),
+    /// It may be, if verifiers vouch for it, or by these policies, which it names. The near misses
+    /// are those of the one trajectory that was looked at.
+    Asked(Admitted, Vec<Arc<VersionWeights>>, NearMisses, oneshot::Receiver<Ruling>),
 }
 
 /// What becomes of a group: decided by its judge, or by the writer.
@@ -179,9 +180,9 @@ impl Intake {
                     drop(writer.blocking_send((admitted, reply)));
                     drop((room, place, judged));
                 }
-                Looked::Asked(admitted, policies, ruling) => {
+                Looked::Asked(admitted, policies, glanced, ruling) => {
                     drop(place);
-                    let asked = PendingRuling { shared, node, limit, admitted, policies, ruling };
+                    let asked = PendingRuling { shared, node, limit, admitted, policies, glanced, ruling };
                     runtime.spawn(async move {
                         asked.decide(&writer, reply).await;
                         drop((room, judged));
@@ -302,14 +303,15 @@ fn look(shared: &SharedState, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Resul
         && shared.verifiers.are_there()
         && let Some(policies) = audit.all_policies_of(&admitted.group)
     {
-        audit.glance(&admitted.group, reputation::glance(&shared.secret, group.as_bytes()))?;
+        let draw = reputation::glance(&shared.secret, group.as_bytes());
+        let glanced = audit.look_at_one(&admitted.group, draw)?;
         let network = shared.coordinator().record().network(&producer);
         let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
         let versions: BTreeSet<PolicyVersion> = spans.map(|span| span.version).collect();
         let fresh_until = versions.first().and_then(|oldest| fresh_until(shared, *oldest));
         let question = Question { group, producer, network, versions, fresh_until, bytes: frame.len() };
         if let Some(ruling) = shared.verifiers.ask(now, &question, frame) {
-            return Ok(Looked::Asked(admitted, policies, ruling));
+            return Ok(Looked::Asked(admitted, policies, glanced, ruling));
         }
     }
     look_alone(shared, &admitted.group, &group, drawn)?;
@@ -339,13 +341,24 @@ fn look_alone(
 ) -> Result<(), Rejection> {
     let Some(audit) = &shared.audit else { return Ok(()) };
     if drawn {
-        let audited = audit.check(group);
+        let audited = audit.look_at_all(group);
         shared.coordinator().looked(Look::Audited);
-        return audited;
+        return audited.and_then(|near_misses| remember(shared, group, near_misses));
     }
-    audit.glance(group, reputation::glance(&shared.secret, id.as_bytes()))?;
+    let glanced = audit.look_at_one(group, reputation::glance(&shared.secret, id.as_bytes()))?;
     shared.coordinator().looked(Look::Skipped);
-    Ok(())
+    remember(shared, group, glanced)
+}
+
+/// Adds what was looked at of a group to its node's record. Where each group by itself passes, all
+/// of a node's groups together may still show that it chooses among the tokens of close races.
+fn remember(shared: &SharedState, group: &TrajectoryGroup, near_misses: NearMisses) -> Result<(), Rejection> {
+    if !shared.coordinator().near_misses(clock::now(), group.node, near_misses) {
+        return Ok(());
+    }
+    let detail =
+        "over this node's groups, more tokens only just lost their race to another one than chance explains";
+    Err(Refusal::new(RefuseReason::Sampling, detail.to_owned()).of(group.counter).into())
 }
 
 fn refused(shared: &SharedState, node: &PublicKey, refusal: Refusal) -> Box<Answer> {

@@ -24,7 +24,7 @@ use crate::reputation::Fault;
 use crate::training::sequences;
 use crate::verification::republished::Republished;
 use echo_policy::audit::{
-    AuditError, Auditor, CannotAudit, ClaimedSample, SampleFinding, Standard, VersionWeights,
+    AuditError, Auditor, CannotAudit, ClaimedSample, NearMisses, SampleFinding, Standard, VersionWeights,
 };
 use echo_policy::model::weights::Weights;
 use echo_policy::training::decoder::{Decoder, DecoderError};
@@ -146,6 +146,14 @@ impl SamplingAudit {
     /// here; [`RefuseReason::Stale`] for a version whose policy was let go; [`Rejection::Retry`]
     /// for one that is not published yet, and when a policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
+        self.look_at_all(group).map(drop)
+    }
+
+    /// Checks a group, and says what its near misses come to, for the record of its node.
+    ///
+    /// # Errors
+    /// Those of [`SamplingAudit::check`].
+    pub fn look_at_all(&self, group: &TrajectoryGroup) -> Result<NearMisses, Rejection> {
         self.check_part(group, 0..group.trajectories.len())
     }
 
@@ -155,17 +163,26 @@ impl SamplingAudit {
     /// # Errors
     /// Those of [`SamplingAudit::check`], for the one trajectory that is looked at.
     pub fn glance(&self, group: &TrajectoryGroup, draw: u64) -> Result<(), Rejection> {
+        self.look_at_one(group, draw).map(drop)
+    }
+
+    /// Checks one of a group's trajectories, and says what its near misses come to.
+    ///
+    /// # Errors
+    /// Those of [`SamplingAudit::glance`].
+    pub fn look_at_one(&self, group: &TrajectoryGroup, draw: u64) -> Result<NearMisses, Rejection> {
         let at = draw.checked_rem(group.trajectories.len() as u64).unwrap_or(0) as usize;
         self.check_part(group, at..(at + 1).min(group.trajectories.len()))
     }
 
-    fn check_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<(), Rejection> {
+    fn check_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<NearMisses, Rejection> {
         let (policies, all) = self.policies_of(group)?;
         let found = self.find_in_part(group, part, &policies)?;
         if found.fault.is_none() && !all {
             self.unaudited.fetch_add(1, Ordering::Relaxed);
         }
-        verdict(group, &found)
+        verdict(group, &found)?;
+        Ok(found.near_misses)
     }
 
     /// What is wrong with a group, by [all the policies that it

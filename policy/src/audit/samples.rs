@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Audit, AuditFault, Draw, Evidence, Tolerance};
+use super::{Audit, AuditFault, Draw, Evidence, NearMisses, Tolerance};
 use crate::generation::EngineError;
 use crate::generation::backend::Backend;
 use crate::generation::policy::Policy;
@@ -21,6 +21,9 @@ pub struct SampleFinding {
     /// [`Tolerance`], within half and twice of one, that an honest machine of another kind may come
     /// to the opposite: that nobody finds the same is held against nobody then.
     pub is_close: bool,
+    /// What near misses of races come to, of the samples with which nothing is wrong: for the
+    /// record of their node.
+    pub near_misses: NearMisses,
 }
 
 /// What somebody says a sample of an order is.
@@ -186,7 +189,7 @@ fn weigh(
         evidence.add(of_sample?);
         let fault = evidence.fault(tolerance);
         if fault.is_some() && evidence.fault(&tolerance.times(MARGIN)).is_some() {
-            return Ok(SampleFinding { fault, is_close: false });
+            return Ok(SampleFinding { fault, ..SampleFinding::default() });
         }
         found.is_close |= evidence.fault(&tolerance.times(1.0 / MARGIN)).is_some();
         if fault.is_some() {
@@ -194,5 +197,6 @@ fn weigh(
             evidence.truncate(before);
         }
     }
+    found.near_misses = evidence.near_misses(tolerance);
     Ok(found)
 }

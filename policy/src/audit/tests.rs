@@ -5,6 +5,7 @@ use crate::generation::{Completion, Generation, GenerationLimits, PolicyTakeover
 use crate::model::config::ModelConfig;
 use crate::model::precision::Precision;
 use crate::model::weights::Weights;
+use crate::sampling::DrawRule;
 use crate::training::decoder::tests::families;
 
 const SEED: [u8; 32] = [7; 32];
@@ -104,6 +105,32 @@ fn every_cheat_is_found() {
         let mut one = logprobs.clone();
         one[3] = f32::NAN;
         assert!(fault(&policy, 0, &tokens, &one).is_some(), "a log-prob that is no number");
+    }
+}
+
+#[test]
+fn races_are_audited_to_the_bit_and_a_token_that_lost_is_found() {
+    for (config, weights) in families() {
+        let policy = load(&config, &weights);
+        let params = SamplingParams { rule: DrawRule::Race, ..params(0.8) };
+        let look = |tokens: &[u32], logprobs: &[f32]| {
+            let draw = |(at, logprob): (usize, &f32)| Draw { at, position: at as u32, logprob: *logprob };
+            let draws: Vec<Draw> = logprobs.iter().enumerate().map(draw).collect();
+            Audit::new(&policy, &PROMPT, &SEED, &params).unwrap().look(0, tokens, &draws).unwrap()
+        };
+        let honest = generate(&policy, params).remove(0);
+        let seen = look(&honest.tokens, &honest.logprobs);
+        assert_eq!(seen.leads().len(), TOKENS as usize);
+        assert!(seen.leads().iter().all(|lead| *lead > 0.0), "{:?}", seen.leads());
+        assert_eq!((seen.fault(&Tolerance::f32(0.8)), seen.quantile(1.0)), (None, 0.0));
+        let mut edited = honest.tokens.clone();
+        edited[5] = (edited[5] + config.vocab_size as u32 / 2) % config.vocab_size as u32;
+        let found = look(&edited, &honest.logprobs).fault(&Tolerance::f32(0.8));
+        assert!(matches!(found, Some(AuditFault::Tokens { .. })), "{found:?}");
+        // Who draws by the other rule is found as well.
+        let other = generate(&policy, self::params(0.8)).remove(0);
+        let found = look(&other.tokens, &other.logprobs).fault(&Tolerance::f32(0.8));
+        assert!(matches!(found, Some(AuditFault::Tokens { .. })), "{found:?}");
     }
 }
 
@@ -245,7 +272,8 @@ fn kept_caches_are_audited_to_the_bit() {
                 ClaimedSample::new(index as u32, tokens, &completion.logprobs, versions)
             };
             let examine = |policies: &[Arc<Policy>], samples: Vec<ClaimedSample>| {
-                let exact = Tolerance { border: 0.0, off: 0.0, mean: 0.0, max: 0.0 };
+                let race = RaceLimits { most: 0.0, spread: 0.0 };
+                let exact = Tolerance { border: 0.0, off: 0.0, mean: 0.0, max: 0.0, race };
                 examine(policies, &request.prompt, &request.seed, &request.params, samples, &exact)
                     .unwrap()
                     .fault

@@ -1,5 +1,6 @@
 //! How far an honest node may be off, by what it declares and by what the auditing machine computes in.
 
+use super::near_misses::RaceLimits;
 use crate::model::precision::{Precision, UnknownPrecision};
 
 /// How tokens are audited that were drawn in some precision: in the same, by the limits that honest
@@ -34,6 +35,8 @@ pub struct Tolerance {
     pub mean: f64,
     /// Largest |Δ log p|.
     pub max: f32,
+    /// How far apart honest machines are where tokens race; `border` and `off` say nothing of races.
+    pub race: RaceLimits,
 }
 
 /// Why nothing can be said about tokens, true or false.
@@ -84,16 +87,37 @@ pub enum CannotAudit {
 
 /// Measured: 8e-7, 4e-6 and 5e-4. Wider than twice that, as kinds of GPUs differ in
 /// their elementary functions, too.
-const F32: Tolerance = Tolerance { border: 1e-4, off: 0.0, mean: 2e-4, max: 1e-2 };
+const F32: Tolerance = Tolerance {
+    border: 1e-4,
+    off: 0.0,
+    mean: 2e-4,
+    max: 1e-2,
+    // One token of 256,000 was off by 5e-4: at that gap, these give a chance of 1e-4.
+    race: RaceLimits { most: 5e-3, spread: 5e-5 },
+};
 /// Measured: 1.4e-3, 3.9e-4 and 3.5e-2 with a policy that has learned; 2.7e-4, 2.8e-3 and
 /// 1.7e-2 between a matrix unit and vectors with random weights of one to 28 layers, which
 /// are less sure of their tokens. What is rounded to the other side is off by a part in 256,
 /// and moves what follows.
-const BF16: Tolerance = Tolerance { border: 3e-3, off: 0.0, mean: 5e-3, max: 0.1 };
+const BF16: Tolerance = Tolerance {
+    border: 3e-3,
+    off: 0.0,
+    mean: 5e-3,
+    max: 0.1,
+    // One token of 256,000 was off by 3.5e-2, and the mean is 2.8e-3 where weights are random.
+    race: RaceLimits { most: 0.1, spread: 4e-3 },
+};
 /// Where [nothing is left open](Precision::is_exact), honest machines agree to the bit. What is
 /// left is what another way to add up the weights of one draw may move, after the last product:
 /// [`crate::sampling`] says how little.
-const EXACT: Tolerance = Tolerance { border: 1e-6, off: 0.0, mean: 1e-6, max: 1e-5 };
+const EXACT: Tolerance = Tolerance {
+    border: 1e-6,
+    off: 0.0,
+    mean: 1e-6,
+    max: 1e-5,
+    // The same logits give the same race everywhere.
+    race: RaceLimits { most: 1e-6, spread: 1e-7 },
+};
 
 /// The limits at temperature 1: rows are what is declared, columns what the audit computes in. A
 /// pair gets limits when differences of honest nodes were measured between the two, and none
@@ -145,7 +169,8 @@ impl Tolerance {
     #[must_use]
     pub fn times(self, factor: f32) -> Self {
         let wide = f64::from(factor);
-        Self { border: self.border * wide, mean: self.mean * wide, max: self.max * factor, ..self }
+        let race = self.race.times(wide);
+        Self { border: self.border * wide, mean: self.mean * wide, max: self.max * factor, race, ..self }
     }
 }
 

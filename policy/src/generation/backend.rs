@@ -64,6 +64,8 @@ pub struct TokenClaim<'a> {
     pub params: &'a SamplingParams,
     /// Id that is said to follow.
     pub token: u32,
+    /// The number that decided: see [`Pick::u`]. Where tokens do not race, no answer depends on it.
+    pub u: f64,
 }
 
 /// A model loaded on a device. Immutable: a new policy version is a new backend value.
@@ -152,7 +154,7 @@ pub trait Backend: Send + Sync {
         logits
             .rows()
             .zip(claims)
-            .map(|(row, claim)| Ok(sampling::interval(row, claim.params, claim.token)?))
+            .map(|(row, claim)| Ok(sampling::place(row, claim.params, claim.token, claim.u)?))
             .collect()
     }
 }

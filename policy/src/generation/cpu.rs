@@ -317,8 +317,8 @@ impl Backend for CpuBackend {
         let tokens: usize = feeds.iter().map(|feed| feed.tokens.len()).sum();
         assert_eq!(tokens, claims.len(), "a claim for each token");
         self.rows(feeds, Want::All, |row, logits| {
-            let TokenClaim { params, token } = claims[row];
-            Ok(sampling::interval(logits, params, token)?)
+            let TokenClaim { params, token, u } = claims[row];
+            Ok(sampling::place(logits, params, token, u)?)
         })
     }
 }

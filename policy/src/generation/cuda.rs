@@ -42,6 +42,7 @@ use super::{EngineError, call};
 use crate::model::config::ModelConfig;
 use crate::model::precision::Precision;
 use crate::model::weights::Weights;
+use crate::sampling;
 use crate::sampling::{Interval, Sampled};
 use cache::CudaPageShape;
 use kernels::{Outcome, RowPick};
@@ -185,6 +186,12 @@ impl Backend for CudaBackend {
         picks: &[Pick<'_>],
     ) -> Result<Vec<Sampled>, EngineError> {
         assert_eq!(feeds.len(), picks.len(), "a pick for each feed");
+        if picks.iter().any(|pick| pick.params.is_race()) {
+            // No kernel runs races: the rows come to the host.
+            let logits = self.forward(feeds, Want::Last)?;
+            let drawn = logits.rows().zip(picks);
+            return drawn.map(|(row, pick)| Ok(sampling::sample(row, pick.params, pick.u)?)).collect();
+        }
         let rows: Vec<_> = picks.iter().map(draw::of_pick).collect();
         let outcomes = self.outcomes(feeds, Want::Last, &rows)?;
         outcomes.iter().zip(picks).map(|(outcome, pick)| Ok(draw::sampled(outcome, pick.params)?)).collect()
@@ -200,6 +207,13 @@ impl Backend for CudaBackend {
         let vocab = self.model.config.vocab_size;
         if let Some(claim) = claims.iter().find(|claim| claim.token as usize >= vocab) {
             return Err(EngineError::Token { token: claim.token, vocab });
+        }
+        if claims.iter().any(|claim| claim.params.is_race()) {
+            let logits = self.forward(feeds, Want::All)?;
+            let placed = logits.rows().zip(claims);
+            return placed
+                .map(|(row, claim)| Ok(sampling::place(row, claim.params, claim.token, claim.u)?))
+                .collect();
         }
         let rows: Vec<_> = claims.iter().map(draw::of_claim).collect();
         let outcomes = self.outcomes(feeds, Want::All, &rows)?;

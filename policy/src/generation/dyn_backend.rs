@@ -288,7 +288,7 @@ mod tests {
         let params = SamplingParams::unbiased(1);
         let pick = Pick { params: &params, u: 0.5 };
         assert!(matches!(here.draw(&mut feeds, &[pick, pick]), Err(EngineError::ForeignCache)));
-        let claim = TokenClaim { params: &params, token: 1 };
+        let claim = TokenClaim { params: &params, token: 1, u: 0.5 };
         assert!(matches!(here.place(&mut feeds, &[claim, claim]), Err(EngineError::ForeignCache)));
         assert_eq!(here.cached_tokens(&cache), 2, "nothing is changed");
     }

@@ -34,7 +34,7 @@ fn score_one<B: Backend>(backend: &B, inputs: &[u32], targets: &[u32]) -> Result
     let mut logprobs = Vec::with_capacity(targets.len());
     for (tokens, targets) in inputs.chunks(ROWS_PER_CALL).zip(targets.chunks(ROWS_PER_CALL)) {
         let claims: Vec<_> =
-            targets.iter().map(|token| TokenClaim { params: &params, token: *token }).collect();
+            targets.iter().map(|token| TokenClaim { params: &params, token: *token, u: 0.0 }).collect();
         let placed = backend.place(&mut [Feed { tokens, cache: &mut cache }], &claims)?;
         logprobs.extend(placed.iter().map(|interval| interval.raw_logprob));
     }

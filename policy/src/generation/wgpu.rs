@@ -32,7 +32,7 @@ use crate::model::config::ModelConfig;
 use crate::model::weights::Weights;
 use crate::sampling;
 use crate::sampling::{Interval, Sampled};
-use model::head::{RowWanted, truncates};
+use model::head::{RowWanted, needs_row};
 use model::{Wanted, WantedRow, WgpuModel};
 use pages::{PAGE_TOKENS, WgpuPageShape};
 
@@ -121,16 +121,16 @@ impl Backend for WgpuBackend {
         picks: &[Pick<'_>],
     ) -> Result<Vec<Sampled>, EngineError> {
         assert_eq!(feeds.len(), picks.len(), "a pick for each feed");
-        let cut = |row: usize| truncates(picks[row].params, self.config.vocab_size);
+        let on_host = |row: usize| needs_row(picks[row].params, self.config.vocab_size);
         let wanted = Wanted {
             rows: call::wanted_rows(feeds, Want::Last),
             wishes: picks.iter().map(RowWanted::draw).collect(),
-            whole: &cut,
+            whole: &on_host,
         };
         self.rows(feeds, &wanted, |row, WantedRow { choice, logits }| {
             choice.check()?;
             let Pick { params, u } = picks[row];
-            if !cut(row) {
+            if !on_host(row) {
                 return Ok(choice.sampled(params));
             }
             // The raw log-prob is that of the device's sums, as `place` tells it.
@@ -151,22 +151,22 @@ impl Backend for WgpuBackend {
         if let Some(TokenClaim { token, .. }) = claims.iter().find(|claim| claim.token as usize >= vocab) {
             return Err(EngineError::Token { token: *token, vocab });
         }
-        let cut = |row: usize| {
+        let on_host = |row: usize| {
             let params = claims[row].params;
-            params.temperature == 0.0 || truncates(params, vocab)
+            params.temperature == 0.0 || needs_row(params, vocab)
         };
         let wanted = Wanted {
             rows: call::wanted_rows(feeds, Want::All),
             wishes: claims.iter().map(RowWanted::place).collect(),
-            whole: &cut,
+            whole: &on_host,
         };
         self.rows(feeds, &wanted, |row, WantedRow { choice, logits }| {
             choice.check()?;
-            let TokenClaim { params, token } = claims[row];
-            if !cut(row) {
+            let TokenClaim { params, token, u } = claims[row];
+            if !on_host(row) {
                 return Ok(choice.interval(params));
             }
-            let placed = sampling::interval(logits, params, token)?;
+            let placed = sampling::place(logits, params, token, u)?;
             Ok(Interval { raw_logprob: choice.raw_logprob(), ..placed })
         })
     }

@@ -5,7 +5,7 @@ use super::*;
 mod reference;
 
 fn params(temperature: f32, top_p: f32, top_k: u32) -> SamplingParams {
-    SamplingParams { temperature, top_p, top_k, max_new_tokens: 1 }
+    SamplingParams { temperature, top_p, top_k, ..SamplingParams::unbiased(1) }
 }
 
 #[test]

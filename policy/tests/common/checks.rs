@@ -20,7 +20,7 @@ pub(crate) fn logprobs<B: Backend>(backend: &B, sequences: &[Vec<u32>]) -> Vec<f
     let claims: Vec<_> = sequences
         .iter()
         .flat_map(|tokens| &tokens[1..])
-        .map(|token| TokenClaim { params: &params, token: *token })
+        .map(|token| TokenClaim { params: &params, token: *token, u: 0.0 })
         .collect();
     backend.place(&mut feeds, &claims).unwrap().iter().map(|interval| interval.raw_logprob).collect()
 }

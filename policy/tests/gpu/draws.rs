@@ -4,7 +4,7 @@ use echo_policy::generation::wgpu::WgpuBackend;
 use echo_policy::generation::{Backend, EngineError, Feed, Pick, TokenClaim, Want};
 use echo_policy::model::weights::Weights;
 use echo_policy::sampling;
-use echo_policy::sampling::{SamplingError, SamplingParams};
+use echo_policy::sampling::{DrawRule, SamplingError, SamplingParams};
 
 use crate::models::{self, Model, tokens};
 use crate::{Opener, Test};
@@ -19,7 +19,12 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 const SHARE: f64 = 1e-6;
 
 fn params() -> Vec<SamplingParams> {
-    let with = |temperature, top_p, top_k| SamplingParams { temperature, top_p, top_k, max_new_tokens: 1 };
+    let with = |temperature, top_p, top_k| SamplingParams {
+        temperature,
+        top_p,
+        top_k,
+        ..SamplingParams::unbiased(1)
+    };
     vec![
         with(1.0, 1.0, 0),
         with(0.7, 1.0, 0),
@@ -88,7 +93,7 @@ fn places_are_those_of_the_rule(opener: &Opener) {
     let params = params();
     let sequence = tokens(6, 200, &config);
     let claims: Vec<_> = (0..200)
-        .map(|i| TokenClaim { params: &params[i % params.len()], token: sequence[(i + 1) % 200] })
+        .map(|i| TokenClaim { params: &params[i % params.len()], token: sequence[(i + 1) % 200], u: 0.0 })
         .collect();
     let mut caches = [backend.new_cache(), backend.new_cache()];
     let [a, b] = &mut caches;
@@ -106,13 +111,20 @@ fn places_are_those_of_the_rule(opener: &Opener) {
     // What is placed has the raw log-prob with which it was drawn.
     let unbiased = SamplingParams::unbiased(1);
     let cut = SamplingParams { top_k: 3, ..unbiased };
-    for params in [&unbiased, &cut] {
+    // Races are run on the host, on the device's logits.
+    let race = SamplingParams { rule: DrawRule::Race, ..unbiased };
+    for params in [&unbiased, &cut, &race] {
         let (mut a, mut b) = (backend.new_cache(), backend.new_cache());
         let pick = Pick { params, u: 0.4 };
         let drawn = backend.draw(&mut [Feed { tokens: &sequence, cache: &mut a }], &[pick]).unwrap()[0];
-        let claims = vec![TokenClaim { params: &unbiased, token: drawn.token }; 200];
+        let claims = vec![TokenClaim { params: &unbiased, token: drawn.token, u: 0.4 }; 200];
         let placed = backend.place(&mut [Feed { tokens: &sequence, cache: &mut b }], &claims).unwrap();
         assert_eq!(placed[199].raw_logprob, drawn.raw_logprob);
+        let claims = vec![TokenClaim { params, token: drawn.token, u: 0.4 }; 200];
+        let mut c = backend.new_cache();
+        let placed = backend.place(&mut [Feed { tokens: &sequence, cache: &mut c }], &claims).unwrap();
+        assert_eq!(placed[199].lead.is_some(), params.is_race());
+        assert!(placed[199].distance(0.4) <= SHARE, "{:?}", placed[199]);
     }
 }
 

@@ -7,7 +7,7 @@ use echo_policy::generation::{Backend, EngineError, Feed, Pick, TokenClaim, Want
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::{RawTensor, Weights};
 use echo_policy::sampling;
-use echo_policy::sampling::{SamplingError, SamplingParams};
+use echo_policy::sampling::{DrawRule, SamplingError, SamplingParams};
 
 use crate::emulator::Program;
 use crate::models::{self, Model, tokens};
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 fn params(temperature: f32, top_p: f32, top_k: u32) -> SamplingParams {
-    SamplingParams { temperature, top_p, top_k, max_new_tokens: 1 }
+    SamplingParams { temperature, top_p, top_k, ..SamplingParams::unbiased(1) }
 }
 
 /// Distributions with and without each kind of cut.
@@ -107,7 +107,7 @@ fn claims_lie_where_the_sampler_says(program: &Arc<Program>) {
     order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]));
     for params in all_params() {
         for token in [0, 1023, 1024, 1200, order[0], order[1], order[4], order[29], order[60], order[1200]] {
-            let claims = [TokenClaim { params: &params, token }];
+            let claims = [TokenClaim { params: &params, token, u: 0.0 }];
             let mut cache = cache.clone();
             let mut feeds = [Feed { tokens: &prompt[prompt.len() - 1..], cache: &mut cache }];
             let found = backend.place(&mut feeds, &claims).unwrap().remove(0);
@@ -125,7 +125,7 @@ fn claims_lie_where_the_sampler_says(program: &Arc<Program>) {
     let params = params(1.0, 1.0, 0);
     let mut cache = cache.clone();
     let mut feeds = [Feed { tokens: &prompt[..1], cache: &mut cache }];
-    let outside = backend.place(&mut feeds, &[TokenClaim { params: &params, token: 1201 }]);
+    let outside = backend.place(&mut feeds, &[TokenClaim { params: &params, token: 1201, u: 0.0 }]);
     assert!(matches!(outside, Err(EngineError::Token { token: 1201, vocab: 1201 })));
 }
 
@@ -134,14 +134,17 @@ fn a_draw_lies_in_its_interval(program: &Arc<Program>) {
     let model = models::one();
     let backend = load(&device, &model);
     let prompt = tokens(6, 3, &model.config);
-    for (at, params) in all_params().into_iter().enumerate() {
+    // Races are run on the host, on the device's logits.
+    let races = [params(1.0, 1.0, 0), params(0.7, 1.0, 0), params(1.0, 0.9, 30)];
+    let races = races.map(|params| SamplingParams { rule: DrawRule::Race, ..params });
+    for (at, params) in all_params().into_iter().chain(races).enumerate() {
         let u = sampling::uniform(&[5; 32], 1, at as u32);
         let (mut one, mut other) = (backend.new_cache(), backend.new_cache());
         let drawn = backend
             .draw(&mut [Feed { tokens: &prompt, cache: &mut one }], &[Pick { params: &params, u }])
             .unwrap()
             .remove(0);
-        let claims = vec![TokenClaim { params: &params, token: drawn.token }; 3];
+        let claims = vec![TokenClaim { params: &params, token: drawn.token, u }; 3];
         let placed = backend.place(&mut [Feed { tokens: &prompt, cache: &mut other }], &claims).unwrap()[2];
         assert_eq!(placed.distance(u), 0.0, "{params:?}: {drawn:?} {placed:?}");
         assert_eq!((placed.logprob, placed.raw_logprob), (drawn.logprob, drawn.raw_logprob), "{params:?}");

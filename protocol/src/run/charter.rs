@@ -153,8 +153,19 @@ fn one() -> u32 {
     1
 }
 
+/// By which rule a draw's number chooses a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DrawRule {
+    /// By the interval that it falls into: the rule of charters that name none.
+    #[default]
+    Intervals,
+    /// By a race of all tokens.
+    Race,
+}
+
 /// How tokens are drawn from the policy's distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "SamplingForm", into = "SamplingForm")]
 pub struct Sampling {
     /// Softmax temperature; 0 takes the most likely token.
     pub temperature: f32,
@@ -164,6 +175,43 @@ pub struct Sampling {
     pub top_k: u32,
     /// Longest response, in tokens.
     pub max_new_tokens: u32,
+    /// How a draw's number chooses among the tokens.
+    pub draw: DrawRule,
+}
+
+/// [`Sampling`] as it is written. A program from before there were races draws by intervals, and
+/// would be taken for a liar. So the temperature of a race has a name of its own: without
+/// `temperature`, such a program refuses the charter.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct SamplingForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    top_p: f32,
+    top_k: u32,
+    max_new_tokens: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    race_temperature: Option<f32>,
+}
+
+impl From<SamplingForm> for Sampling {
+    fn from(form: SamplingForm) -> Self {
+        let SamplingForm { temperature, top_p, top_k, max_new_tokens, race_temperature } = form;
+        let draw = if race_temperature.is_some() { DrawRule::Race } else { DrawRule::Intervals };
+        // A charter with neither, or with both, has no temperature: it is out of range.
+        let temperature = temperature.xor(race_temperature).unwrap_or(f32::NAN);
+        Self { temperature, top_p, top_k, max_new_tokens, draw }
+    }
+}
+
+impl From<Sampling> for SamplingForm {
+    fn from(sampling: Sampling) -> Self {
+        let Sampling { temperature, top_p, top_k, max_new_tokens, draw } = sampling;
+        let (temperature, race_temperature) = match draw {
+            DrawRule::Intervals => (Some(temperature), None),
+            DrawRule::Race => (None, Some(temperature)),
+        };
+        Self { temperature, top_p, top_k, max_new_tokens, race_temperature }
+    }
 }
 
 impl Sampling {
@@ -295,7 +343,13 @@ pub(crate) mod tests {
             tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
             tasks: vec![TaskSpec::new("chain_sum")],
             group_size: 4,
-            sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 8 },
+            sampling: Sampling {
+                temperature: 1.0,
+                top_p: 1.0,
+                top_k: 0,
+                max_new_tokens: 8,
+                draw: DrawRule::Intervals,
+            },
             staleness: Staleness::new(3, None).unwrap(),
             snapshot_type: TensorType::F32,
             chunk_bytes: 16 << 10,
@@ -316,6 +370,37 @@ pub(crate) mod tests {
         let last = [text("chunk_bytes"), vec![0x19, 0x40, 0x00]].concat();
         assert!(bytes.ends_with(&last), "{:?}", String::from_utf8_lossy(&bytes));
         assert_eq!(decode::<Charter>(&bytes, MAX_CHARTER_BYTES).unwrap().prompt, PromptSpec::default());
+    }
+
+    #[test]
+    fn a_race_is_refused_by_programs_that_know_none() {
+        #[derive(Debug, Deserialize)]
+        struct Before {
+            sampling: SamplingBefore,
+        }
+        #[derive(Debug, Deserialize)]
+        struct SamplingBefore {
+            temperature: f32,
+        }
+        let plain = charter(&NodeKey::from_secret([1; 32]));
+        let race = Charter { sampling: Sampling { draw: DrawRule::Race, ..plain.sampling }, ..plain.clone() };
+        for (charter, is_read) in [(plain, true), (race, false)] {
+            let bytes = encode(&charter, MAX_CHARTER_BYTES).unwrap();
+            assert_eq!(decode::<Charter>(&bytes, MAX_CHARTER_BYTES).unwrap(), charter);
+            assert_eq!(charter.validate(), Ok(()));
+            let before = decode::<Before>(&bytes, MAX_CHARTER_BYTES).ok();
+            assert_eq!(before.map(|before| before.sampling.temperature), is_read.then_some(1.0));
+        }
+        let both = r#"{"temperature":1.0,"top_p":1.0,"top_k":0,"max_new_tokens":8,"race_temperature":1.0}"#;
+        for wrong in [both, r#"{"top_p":1.0,"top_k":0,"max_new_tokens":8}"#] {
+            let sampling: Sampling = serde_json::from_str(wrong).unwrap();
+            let charter = Charter { sampling, ..charter(&NodeKey::from_secret([1; 32])) };
+            let refused = charter.validate();
+            assert!(
+                matches!(refused, Err(CharterError::OutOfRange { field: "temperature", .. })),
+                "{refused:?}"
+            );
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use echo_lab::bench::rollout::Size;
 use echo_lab::harness::processes::interruptible;
 use echo_lab::models::smollm2;
 use echo_lab::output::console::{CommandReport, Console};
+use echo_lab::study::audit::vocabulary::{self, VocabularyStudy};
 use echo_lab::study::audit::{self, AuditStudy};
 use echo_lab::study::kill::{self, KillStudy};
 use echo_lab::study::precision::{self, Form, PrecisionStudy};
@@ -90,9 +91,24 @@ pub(super) struct AuditOptions {
     /// Honest responses of the GPU: the best one there is, a processor that plays one if need be; 0 is none.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = RangedU64ValueParser::<usize>::new().range(0..=1_000_000))]
     gpu: usize,
-    /// Tokens of each response.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..=4096))]
-    tokens: u32,
+    /// Tokens of each response: 256, or 48 with --vocabulary or --model.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=4096))]
+    tokens: Option<u32>,
+    /// Try the rule for large vocabularies, with a random model over so many tokens.
+    #[arg(long, value_name = "TOKENS", value_parser = RangedU64ValueParser::<usize>::new().range(257..=1_000_000))]
+    vocabulary: Option<usize>,
+    /// The same with the model in a Hugging Face directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "vocabulary")]
+    model: Option<PathBuf>,
+    /// With --vocabulary or --model: honest groups of each machine.
+    #[arg(long, value_name = "N", default_value_t = 3_008, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    groups: u64,
+    /// With --vocabulary or --model: nodes of each cheat.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    nodes: u64,
+    /// With --vocabulary or --model: responses of a group, of --tokens tokens each.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    group_size: u32,
     /// The model with which the cost of an audit is measured: tiny, 17m, 108m or 0.6b.
     #[arg(long, value_name = "SIZE", default_value_t = Size::B06)]
     cost_size: Size,
@@ -155,7 +171,12 @@ pub(super) enum Delays {
 impl StudyCommand {
     pub(super) fn execute(self, console: &Console) -> anyhow::Result<CommandReport> {
         let (name, courses, delays) = match self {
-            Self::Audit(options) => return audit::run(&options.into(), console),
+            Self::Audit(options) => {
+                return match options.vocabulary_study() {
+                    Some(study) => vocabulary::run(&study, console),
+                    None => audit::run(&options.into(), console),
+                };
+            }
             Self::PublicationPrecision(options) => return options.execute(console),
             Self::Kill(study) => return interruptible(kill::run(study, console)),
             Self::Staleness { courses, delays } => (study::Name::Staleness, courses, delays),
@@ -185,10 +206,28 @@ impl CourseOptions {
     }
 }
 
+impl AuditOptions {
+    /// The study of a large vocabulary, if it is asked for.
+    fn vocabulary_study(&self) -> Option<VocabularyStudy> {
+        (self.vocabulary.is_some() || self.model.is_some()).then(|| VocabularyStudy {
+            vocabulary: self.vocabulary.unwrap_or_default(),
+            model: self.model.clone(),
+            groups: self.groups,
+            nodes: self.nodes,
+            gpu_groups: self.gpu as u64,
+            group_size: self.group_size,
+            tokens: self.tokens.unwrap_or(48),
+            cost: self.cost_size,
+            seed: self.seed,
+            out: self.out.clone(),
+        })
+    }
+}
+
 impl From<AuditOptions> for AuditStudy {
     fn from(options: AuditOptions) -> Self {
-        let AuditOptions { honest, cheats, gpu, tokens, cost_size: cost, seed, out } = options;
-        Self { honest, cheats, gpu, tokens, cost, seed, out }
+        let AuditOptions { honest, cheats, gpu, tokens, cost_size: cost, seed, out, .. } = options;
+        Self { honest, cheats, gpu, tokens: tokens.unwrap_or(256), cost, seed, out }
     }
 }
 

@@ -68,6 +68,7 @@ impl Practice {
                 top_p: 1.0,
                 top_k: 0,
                 max_new_tokens: setting.max_new_tokens,
+                draw: Default::default(),
             },
             staleness: Staleness::new(3, None)?,
             snapshot_type: TensorType::Bf16,

@@ -7,6 +7,8 @@
 //! that learners and verifiers use. Everything but the cost is the same every time, and what GPUs
 //! of several makers round differently. What became of an arm is on the disk as soon as it is
 //! known, a line of JSON each.
+//!
+//! [`vocabulary`] tries the rule for large vocabularies, against a cheat that knows it.
 
 mod arms;
 mod cost;
@@ -15,6 +17,7 @@ mod gpu;
 mod players;
 mod policies;
 mod rates;
+pub mod vocabulary;
 
 use super::worker_pool;
 use crate::models::random_weights::Size;
@@ -24,7 +27,7 @@ use arms::{Absent, AuditArm, ExpectedFinding};
 use cost::Cost;
 use echo_policy::audit::{Audit, AuditFault, Draw, Evidence};
 use echo_policy::generation::Policy;
-use echo_policy::sampling::SamplingParams;
+use echo_policy::sampling::{DrawRule, SamplingParams};
 use policies::Versions;
 use rates::{Rate, Seen};
 use serde_json::json;
@@ -114,7 +117,7 @@ pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<CommandRepor
         rows.push(seen);
         results.push(result);
     }
-    let cost = Cost::measure(study.cost, console)?;
+    let cost = Cost::measure(study.cost, DrawRule::Intervals, console)?;
     let claims = claims(&arms, &rows, study, &cost);
     for claim in &claims {
         let word = if claim["holds"] == true { "holds:" } else { "does not hold:" };

@@ -2,11 +2,11 @@
 
 use super::super::SharedState;
 use super::super::rate_limit::PeerRateLimit;
-use super::{Pending, rejected};
+use super::{Pending, rejected, remember};
 use crate::intake::admission::{Admitted, Look};
 use crate::verification::panel::Ruling;
 use crate::verification::sampling_audit::verdict;
-use echo_policy::audit::{SampleFinding, VersionWeights};
+use echo_policy::audit::{NearMisses, SampleFinding, VersionWeights};
 use echo_protocol::program::clock;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::submission::Answer;
@@ -22,13 +22,15 @@ pub(super) struct PendingRuling {
     pub(super) admitted: Admitted,
     /// All that it names.
     pub(super) policies: Vec<Arc<VersionWeights>>,
+    /// Near misses of the one trajectory that the learner has looked at.
+    pub(super) glanced: NearMisses,
     pub(super) ruling: oneshot::Receiver<Ruling>,
 }
 
 impl PendingRuling {
     /// Waits for the ruling, looks where the learner has to, and passes the group on or answers it.
     pub(super) async fn decide(self, writer: &mpsc::Sender<Pending>, reply: oneshot::Sender<Answer>) {
-        let Self { shared, node, limit, admitted, policies, ruling } = self;
+        let Self { shared, node, limit, admitted, policies, glanced, ruling } = self;
         // It is lost only with the verifiers themselves.
         let ruling = ruling.await.unwrap_or(Ruling::Open);
         let (asking, group) = (shared.clone(), admitted.id);
@@ -45,7 +47,13 @@ impl PendingRuling {
             true
         });
         let decided = if vouched.await.unwrap_or(false) {
-            Ok(admitted)
+            let remembering = spawn_blocking(move || {
+                let remembered = remember(&shared, &admitted.group, glanced);
+                let counter = admitted.group.counter;
+                remembered.map(|()| admitted).map_err(|why| rejected(&shared, &node, counter, why))
+            });
+            let Ok(remembered) = remembering.await else { return };
+            remembered
         } else {
             let Some(place) = limit.enter_again().await else { return };
             let settled = spawn_blocking(move || {
@@ -87,6 +95,9 @@ fn settle(
         // Another machine may honestly find the opposite; or a policy could not be asked.
         _ => shared.verifiers.dismiss(&group),
     }
-    let audited = found.and_then(|found| verdict(&admitted.group, &found));
+    let audited = found.and_then(|found| {
+        verdict(&admitted.group, &found)?;
+        remember(shared, &admitted.group, found.near_misses)
+    });
     audited.map(|()| admitted).map_err(|why| rejected(shared, node, counter, why))
 }

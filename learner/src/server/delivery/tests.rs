@@ -113,7 +113,9 @@ impl World {
         let (frame, admitted) = self.judged(lie);
         let mut verifiers = [10, 11, 12].map(|number| self.verifier(number));
         let looked = look(&self.shared, admitted, &frame);
-        let Ok(Looked::Asked(admitted, policies, ruling)) = looked else { panic!("nobody was asked") };
+        let Ok(Looked::Asked(admitted, policies, glanced, ruling)) = looked else {
+            panic!("nobody was asked")
+        };
         happens();
         for (verifier, vouches) in verifiers.iter_mut().zip(vouch) {
             assert_eq!(verifier.frames.try_recv().unwrap(), frame);
@@ -124,7 +126,7 @@ impl World {
         }
         let limit = RateLimit::new(4).of(self.node.public()).unwrap();
         let (shared, node) = (self.shared.clone(), self.node.public());
-        let asked = PendingRuling { shared, node, limit, admitted, policies, ruling };
+        let asked = PendingRuling { shared, node, limit, admitted, policies, glanced, ruling };
         let (writer, mut written) = mpsc::channel(1);
         let (reply, answer) = oneshot::channel();
         asked.decide(&writer, reply).await;

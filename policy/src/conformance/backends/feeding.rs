@@ -33,7 +33,7 @@ pub(super) fn claims<B: Backend>(
         |_| 0,
         |feeds, rows| {
             let claims: Vec<_> =
-                rows.iter().map(|row| TokenClaim { params: &params, token: tokens[*row] }).collect();
+                rows.iter().map(|row| TokenClaim { params: &params, token: tokens[*row], u: 0.0 }).collect();
             let placed = backend.place(feeds, &claims)?;
             rows.iter().zip(&placed).for_each(|(row, placed)| each(*row, f64::from(placed.raw_logprob)));
             Ok(())

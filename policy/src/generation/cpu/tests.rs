@@ -144,7 +144,7 @@ fn logits_are_those_of_the_training_forward() {
         let backend = CpuBackend::load(&config, &weights).unwrap();
         let params = SamplingParams::unbiased(1);
         let claims: Vec<_> =
-            tokens[1..].iter().map(|token| TokenClaim { params: &params, token: *token }).collect();
+            tokens[1..].iter().map(|token| TokenClaim { params: &params, token: *token, u: 0.0 }).collect();
         let mut cache = backend.new_cache();
         let placed =
             backend.place(&mut [Feed { tokens: &tokens[..59], cache: &mut cache }], &claims).unwrap();

@@ -101,6 +101,7 @@ pub(super) fn interval(outcome: &Outcome, params: &SamplingParams) -> Result<Int
             0 => f32::INFINITY,
             _ => distance(outcome, params, kept),
         },
+        lead: None,
     })
 }
 

@@ -9,7 +9,7 @@ use echo_policy::audit::{ClaimedSample, Standard, examine};
 use echo_policy::generation::{Completion, Generation, Policy, SampleRequest};
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
-use echo_policy::sampling::SamplingParams;
+use echo_policy::sampling::{DrawRule, SamplingParams};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,14 +46,14 @@ impl Cost {
         self.audit_one_s / self.generate_one_s
     }
 
-    pub(super) fn measure(size: Size, console: &Console) -> anyhow::Result<Self> {
+    pub(super) fn measure(size: Size, rule: DrawRule, console: &Console) -> anyhow::Result<Self> {
         let (dir, _) = random_weights::places(size, &workspace_root().join("target/peers"));
         random_weights::make(size, &dir)?;
         let config = size.config()?;
         let policy = Arc::new(Policy::load_as(1, &config, &Weights::load_dir(&dir, &config)?, PRECISION)?);
         let (samples, prompt, tokens) = GROUP;
         let prompt = random_weights::tokens(1, prompt, config.vocab_size);
-        let params = SamplingParams::unbiased(tokens);
+        let params = SamplingParams { rule, ..SamplingParams::unbiased(tokens) };
         let mut seconds: [Vec<f64>; 4] = Default::default();
         for _ in 0..ROUNDS {
             let group = timed(&mut seconds[0], || generate(&policy, &prompt, params, samples))?;

@@ -10,7 +10,7 @@ use echo_learner::training::lr_schedule::Schedule;
 use echo_learner::training::objective::{ObjectiveChoice, Preset};
 use echo_policy::generation::wgpu::{Gpu, WgpuBackend};
 use echo_policy::generation::{Backend, Completion, Generation, Policy, SampleRequest};
-use echo_policy::model::config::TinySizes;
+use echo_policy::model::config::{ModelConfig, TinySizes};
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::{DType, RawTensor, Weights};
 use echo_policy::sampling::SamplingParams;
@@ -149,25 +149,9 @@ impl Versions {
         Ok(Arc::new(Policy::load_as(1, self.practice.model(), weights, precision)?))
     }
 
-    /// The newest version as a machine computes it that adds in another order: every norm is off by
-    /// as much as a sum of a thousand numbers may be, a relative 1e-6. What follows is rounded
-    /// otherwise now and then.
+    /// The newest version as a machine computes it that adds in another order.
     pub(super) fn elsewhere(&self, precision: Precision) -> anyhow::Result<Arc<Policy>> {
-        let mut numbers = 0..;
-        let mut jitter = |value: f32| {
-            let unit = random_weights::unit(JITTER_STREAM, numbers.next().unwrap_or_default());
-            value * (1.0 + JITTER * (2.0 * unit as f32 - 1.0))
-        };
-        let tensors = self.newest.iter().map(|tensor| {
-            let (name, shape) = (tensor.name().to_owned(), tensor.shape().to_vec());
-            if name.ends_with("norm.weight") {
-                let values: Vec<f32> = tensor.to_f32().into_iter().map(&mut jitter).collect();
-                RawTensor::from_f32(&name, &shape, &values, DType::F32)
-            } else {
-                RawTensor { name, shape, dtype: tensor.dtype(), bytes: tensor.bytes().to_vec() }
-            }
-        });
-        self.policy(&Weights::from_raw(self.practice.model(), tensors.collect::<Vec<_>>())?, precision)
+        self.policy(&elsewhere(self.practice.model(), &self.newest)?, precision)
     }
 
     /// Tokens that can be drawn.
@@ -209,6 +193,35 @@ impl Versions {
             RATES[1]
         )
     }
+}
+
+/// Weights with which this machine computes like one that adds in another order: every norm is off by
+/// as much as a sum of a thousand numbers may be, a relative 1e-6. What follows is rounded otherwise
+/// now and then.
+pub(super) fn elsewhere(model: &ModelConfig, weights: &Weights) -> anyhow::Result<Weights> {
+    let mut numbers = 0..;
+    with_norms(model, weights, |_, value| {
+        let unit = random_weights::unit(JITTER_STREAM, numbers.next().unwrap_or_default());
+        value * (1.0 + JITTER * (2.0 * unit as f32 - 1.0))
+    })
+}
+
+/// The same weights with other norms: what `change` makes of each tensor's name and values.
+pub(super) fn with_norms(
+    model: &ModelConfig,
+    weights: &Weights,
+    mut change: impl FnMut(&str, f32) -> f32,
+) -> anyhow::Result<Weights> {
+    let tensors = weights.iter().map(|tensor| {
+        let (name, shape) = (tensor.name().to_owned(), tensor.shape().to_vec());
+        if name.ends_with("norm.weight") {
+            let values: Vec<f32> = tensor.to_f32().into_iter().map(|value| change(&name, value)).collect();
+            RawTensor::from_f32(&name, &shape, &values, DType::F32)
+        } else {
+            RawTensor { name, shape, dtype: tensor.dtype(), bytes: tensor.bytes().to_vec() }
+        }
+    });
+    Ok(Weights::from_raw(model, tensors.collect::<Vec<_>>())?)
 }
 
 /// `samples` responses to each order through the engine's generation; they end at their length alone.

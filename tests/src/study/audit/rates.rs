@@ -48,7 +48,7 @@ impl Seen {
             seen.found.of += 1;
             seen.found.count += u64::from(fault.is_some());
             match fault {
-                Some(AuditFault::Tokens { .. }) => seen.by_tokens += 1,
+                Some(AuditFault::Tokens { .. } | AuditFault::Chosen { .. }) => seen.by_tokens += 1,
                 Some(AuditFault::Logprobs { .. }) => seen.by_logprobs += 1,
                 None => {}
             }

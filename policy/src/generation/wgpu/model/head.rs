@@ -60,7 +60,7 @@ const PLACE: u32 = 2;
 const _: () = assert!(size_of::<RowWanted>() == PICK_BYTES);
 
 impl RowWanted {
-    /// That a token is drawn. Where some are ruled out, the row is wanted too: see [`truncates`].
+    /// That a token is drawn. Where some are ruled out, the row is wanted too: see [`needs_row`].
     pub(crate) fn draw(pick: &Pick<'_>) -> Self {
         let greedy = pick.params.temperature == 0.0;
         let wanted = if greedy { LIKELIEST } else { DRAW };
@@ -82,10 +82,11 @@ fn sharpness(params: &SamplingParams) -> f64 {
     }
 }
 
-/// Whether top-k or top-p rule tokens out. The device does not know how; it is done with a copy of the row.
-pub(crate) fn truncates(params: &SamplingParams, vocab: usize) -> bool {
+/// Whether top-k or top-p rule tokens out, or tokens race. The device does not know how; it is done
+/// with a copy of the row.
+pub(crate) fn needs_row(params: &SamplingParams, vocab: usize) -> bool {
     let few = params.top_k > 0 && (params.top_k as usize) < vocab;
-    params.temperature > 0.0 && (few || params.top_p < 1.0)
+    params.is_race() || (params.temperature > 0.0 && (few || params.top_p < 1.0))
 }
 
 /// What came of a row: `Choice` in the kernels.
@@ -152,6 +153,7 @@ impl TokenChoice {
             logprob: if possible { self.logprob(params) } else { f32::NEG_INFINITY },
             raw_logprob: self.raw_logprob(),
             cut: if possible { f32::INFINITY } else { f32::NEG_INFINITY },
+            lead: None,
         }
     }
 }

@@ -162,6 +162,18 @@ int main(int count, char **args) {
         printf("%ld\n", result);
     }
 #endif
+    if (is(mode, "watch")) {
+        /* Signals for reads of the host, its own socket's owner, a lease, and the host's page cache. */
+        int usr = open("/usr", O_RDONLY | O_DIRECTORY), file = open("/bin/sh", O_RDONLY);
+        puts(fcntl(usr, F_NOTIFY, DN_ACCESS | DN_MULTISHOT) ? strerrorname_np(errno) : "watched");
+        puts(fcntl(0, F_SETOWN, getpid()) ? strerrorname_np(errno) : "owned");
+        puts(fcntl(file, F_SETLEASE, F_RDLCK) ? strerrorname_np(errno) : "leased");
+        puts(syscall(SYS_fadvise64, file, 0L, 0L, POSIX_FADV_DONTNEED) ? strerrorname_np(errno) : "advised");
+        puts(readahead(file, 0, 4096) ? strerrorname_np(errno) : "read ahead");
+        /* What ordinary programs do with descriptors. */
+        int copy = fcntl(file, F_DUPFD_CLOEXEC, 20);
+        puts(copy >= 20 && fcntl(copy, F_GETFL) >= 0 && fcntl(copy, F_SETFD, 0) == 0 ? "works" : "broken");
+    }
     if (is(mode, "type_for_user")) printf("%d\n", ioctl(0, TIOCSTI, "x"));
 
     if (is(mode, "read")) {

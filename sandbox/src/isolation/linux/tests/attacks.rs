@@ -182,6 +182,19 @@ fn the_host_cannot_be_seen() {
 }
 
 #[test]
+fn mounts_of_the_host_have_no_names() {
+    let tables = "cd /proc/self 2>/dev/null && cat mountinfo mounts mountstats | wc -c; true";
+    let seen = text(&shell(tables));
+    assert!(seen.is_empty() || seen == "0\n", "{seen}");
+    exits(&shell("echo kept > /work/file && cat /work/file && test -x /usr && pwd"), "kept\n/work\n");
+}
+
+#[test]
+fn what_the_host_does_with_its_files_cannot_be_watched() {
+    exits(&attack(&["watch"]), &format!("{}works\n", "ENOSYS\n".repeat(5)));
+}
+
+#[test]
 fn signals_stay_inside() {
     exits(&attack(&["kill_all"]), "alive\n");
     exits(&attack(&["limit_first"]), &"ENOSYS\n".repeat(4));

@@ -44,6 +44,26 @@ const IOCTLS: [u64; 8] = [
     0x802c_542a,
 ];
 
+/// What `fcntl` may do: descriptors, their flags, pipes' sizes and locks. Not `F_NOTIFY`, which tells
+/// of every read of a host's directory, nor owners and signals of descriptors.
+///
+/// `fadvise` and `readahead` are not allowed at all: on files of the host they act on the host's memory.
+const FCNTLS: [libc::c_int; 13] = [
+    libc::F_DUPFD,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_GETPIPE_SZ,
+    libc::F_GETLK,
+    libc::F_SETLK,
+    libc::F_SETLKW,
+    libc::F_OFD_GETLK,
+    libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW,
+];
+
 /// What a process may ask about and set for itself.
 const PRCTLS: [libc::c_int; 15] = [
     libc::PR_SET_PDEATHSIG,
@@ -107,6 +127,7 @@ pub(super) fn apply(filter: &BpfProgram) -> Result<(), StageFailure> {
 fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let equals = |argument, value| condition(argument, SeccompCmpOp::Eq, value);
     let ioctls = IOCTLS.into_iter().map(|ioctl| equals(1, ioctl)).collect::<Result<_, _>>()?;
+    let fcntls = FCNTLS.into_iter().map(|command| equals(1, command as u64)).collect::<Result<_, _>>()?;
     let prctls = PRCTLS.into_iter().map(|prctl| equals(0, prctl as u64)).collect::<Result<_, _>>()?;
     let without = |argument, flags| condition(argument, SeccompCmpOp::MaskedEq(flags), 0);
     let no_namespace = without(0, NAMESPACES)?;
@@ -119,6 +140,7 @@ fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendEr
         (libc::SYS_mmap, vec![without(3, libc::MAP_HUGETLB as u64)?]),
         (libc::SYS_memfd_create, vec![without(1, u64::from(libc::MFD_HUGETLB))?]),
         (libc::SYS_ioctl, ioctls),
+        (libc::SYS_fcntl, fcntls),
         (libc::SYS_prctl, prctls),
         (libc::SYS_socketpair, vec![pair]),
         (libc::SYS_personality, vec![equals(0, ASK_PERSONALITY)?]),

@@ -72,6 +72,7 @@ fn run(
     if task.collects {
         answer(&zygote.channel, &ZygoteReply::Work(work)).at(Stage::Channel)?;
     }
+    let _tree = mounts::leave_table()?;
     let starting = CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID;
     confine::keep_capabilities(starting)?;
     rustix::thread::set_no_new_privs(true).at(Stage::NoNewPrivileges)?;

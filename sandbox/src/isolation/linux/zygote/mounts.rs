@@ -10,6 +10,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
+use rustix::process::{chroot, fchdir};
 
 use super::super::failure_stage::{At, Stage, StageFailure};
 use super::super::message::Bind;
@@ -84,6 +85,17 @@ pub(super) fn proc() -> Result<Detached, StageFailure> {
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let mount = filesystem(c"proc", &options, attributes).at(Stage::Proc)?;
     Ok(Detached { mount, target: PathBuf::from("/proc"), directory: true })
+}
+
+/// Moves into a copy of all mounts that is in no namespace's table. `/proc/self/mountinfo` and its
+/// like show mounts of the table alone, so devices, options and paths of the host have no name in them.
+///
+/// The copy lasts as long as what is returned is open.
+pub(super) fn leave_table() -> Result<OwnedFd, StageFailure> {
+    let tree = clone_tree(Path::new("/")).at(Stage::RootTree)?;
+    fchdir(&tree).at(Stage::RootTree)?;
+    chroot(".").at(Stage::RootTree)?;
+    Ok(tree)
 }
 
 /// A new file system that is nowhere yet.

@@ -100,6 +100,15 @@ fn arguments_decide_where_they_matter() {
     // The kernel looks at the lower half.
     assert_eq!(call(libc::SYS_ioctl, second(libc::TIOCSTI | 1 << 32)), refuse());
     assert_eq!(call(libc::SYS_ioctl, second(libc::TIOCLINUX)), refuse());
+    for command in [libc::F_DUPFD_CLOEXEC, libc::F_SETFL, libc::F_SETLKW, libc::F_OFD_SETLK] {
+        assert_eq!(call(libc::SYS_fcntl, second(command as u64)), allow());
+    }
+    for command in [libc::F_NOTIFY, libc::F_SETOWN, libc::F_SETLEASE, libc::F_SETPIPE_SZ] {
+        assert_eq!(call(libc::SYS_fcntl, second(command as u64)), refuse());
+        assert_eq!(call(libc::SYS_fcntl, second(command as u64 | 1 << 32)), refuse());
+    }
+    assert_eq!(call(libc::SYS_fadvise64, [0; 6]), refuse());
+    assert_eq!(call(libc::SYS_readahead, [0; 6]), refuse());
     assert_eq!(call(libc::SYS_prctl, first(libc::PR_SET_NAME as u64)), allow());
     assert_eq!(call(libc::SYS_prctl, first(libc::PR_SET_SECCOMP as u64)), refuse());
     assert_eq!(call(libc::SYS_socketpair, first(libc::AF_UNIX as u64)), allow());
