@@ -14,6 +14,8 @@ use crate::intake::leases::{
     FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, MAX_LEASES_OF_ORDER,
     SnapshotError, UnflushedLeases,
 };
+use crate::intake::stale_tally::StaleTally;
+use crate::intake::work_ahead::{LearnerPosition, LeasedAgain, WorkAhead, WorkAheadConfig};
 use crate::reputation::{Decision, NetworkPrefix, Record, RecordConfig, RecordJournal, Subject};
 use crate::storage::{ObjectStoreError, Store};
 use echo_protocol::run::epoch::Epoch;
@@ -100,10 +102,30 @@ pub struct CoordinatorConfig {
     pub filter: Filter,
     /// How old it may be.
     pub staleness: Staleness,
-    /// B: groups of a batch, by which AReaL's rule bounds what may be out.
+    /// B: groups of a batch, by which what may be out is counted.
     pub groups_per_update: usize,
     /// How strict the record is.
     pub record: RecordConfig,
+    /// Whether work runs ahead by its lag, and not by η.
+    pub by_lag: bool,
+}
+
+/// What a node gets for its question.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Granted {
+    /// What it may work on.
+    pub leases: Vec<Lease>,
+    /// Why it gets nothing for long, in words for its owner.
+    pub refused: Option<String>,
+}
+
+/// How far work runs ahead, for the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkAheadReport {
+    /// Orders that may run ahead of the update at hand.
+    pub depth: u64,
+    /// Orders that were leased a second time.
+    pub again: LeasedAgain,
 }
 
 /// Leases, buffer, record and counters of a run.
@@ -116,6 +138,8 @@ pub struct Coordinator {
     tally: AdmissionTally,
     staleness: Staleness,
     groups_per_update: usize,
+    /// `None` where η bounds what may be out.
+    work_ahead: Option<WorkAhead>,
     progress: Progress,
     closed: bool,
     /// When a node that cannot do an order is worth a line again.
@@ -136,7 +160,7 @@ impl Coordinator {
         tally: AdmissionTally,
         checkpoint: Option<&CoordinatorState>,
     ) -> Result<Self, CoordinatorError> {
-        let CoordinatorConfig { leases, limits, filter, staleness, groups_per_update, record } = config;
+        let CoordinatorConfig { leases, limits, filter, staleness, groups_per_update, record, by_lag } = config;
         let restored = state::prepare(&store, &config, version, checkpoint)?;
         let mut buffer = ReplayBuffer::open(store.clone(), limits)?.with_filter(filter);
         let record_journal = RecordJournal::new(store.clone());
@@ -166,6 +190,12 @@ impl Coordinator {
         let ahead = buffer.newest_batch().map_or(version, PolicyVersion::next).max(version);
         let newest = PolicyVersion(ahead.0 / staleness.period() * staleness.period());
         let progress = Progress { current: version, newest_published: Some(newest), between_periods: None };
+        let work_ahead = WorkAheadConfig {
+            budget: staleness.budget(),
+            batch: groups_per_update as u64,
+            lifetime_ms: leases.lifetime_ms,
+        };
+        let work_ahead = by_lag.then(|| WorkAhead::new(work_ahead, now, version));
         Ok(Self {
             book,
             journal,
@@ -175,6 +205,7 @@ impl Coordinator {
             tally,
             staleness,
             groups_per_update,
+            work_ahead,
             progress,
             closed: false,
             next_complaint: UnixMillis(0),
@@ -182,29 +213,60 @@ impl Coordinator {
         })
     }
 
-    /// Grants orders as wished, as far as AReaL's admission rule allows; or again what was granted
+    /// Grants orders as wished, as far as they will be consumed in time; or again what was granted
     /// and has not reached the node. The leases may leave the learner when what
     /// [`Coordinator::write_leases`] writes is durable. A node whose policy will be too old when its
-    /// work comes in gets none ([`Staleness::serves`]).
-    pub fn grant(&mut self, now: UnixMillis, wish: &LeaseRequest) -> Vec<Lease> {
+    /// work comes in gets none ([`Staleness::serves`], [`WorkAhead::room`]).
+    pub fn grant(&mut self, now: UnixMillis, wish: &LeaseRequest) -> Granted {
         let LeaseRequest { node, installed, orders, last } = *wish;
-        let fresh = installed.is_some_and(|version| self.staleness.serves(version, self.progress.current));
-        if self.closed || !fresh {
-            return Vec::new();
-        }
+        let Some(installed) = installed.filter(|version| !self.closed && self.serves(*version)) else {
+            return Granted::default();
+        };
         let lost = self.book.lost(now, &node, last, orders);
         if !lost.is_empty() {
-            return lost;
+            return Granted { leases: lost, refused: None };
         }
-        let leases = self.book.grant(now, node, orders, self.room());
+        let position = self.position();
+        let room = match &mut self.work_ahead {
+            Some(work_ahead) => work_ahead.room(now, &node, installed, &position),
+            None => Ok(self.room(&position)),
+        };
+        let room = match room {
+            Ok(room) => room,
+            Err(refused) => return Granted { leases: Vec::new(), refused: Some(refused) },
+        };
+        let mut leases = self.book.grant(now, node, orders, room);
+        if let Some(work_ahead) = &mut self.work_ahead {
+            if leases.is_empty()
+                && orders > 0
+                && let Some((lease, counter)) = work_ahead.straggler(now, &node, installed, &position)
+                && self.book.late(lease, counter)
+            {
+                leases.extend(self.book.grant_idle(now, node, counter));
+            }
+            work_ahead.granted(now, node, installed, &leases);
+        }
         self.say_given_up("nobody said why");
-        leases
+        Granted { leases, refused: None }
+    }
+
+    /// Whether what is generated under `installed` can be trained on when it comes in.
+    fn serves(&self, installed: PolicyVersion) -> bool {
+        let current = self.progress.current;
+        match self.work_ahead {
+            // How much is in time is found out order by order.
+            Some(_) => self.staleness.admits(installed.min(current), current),
+            None => self.staleness.serves(installed, current),
+        }
     }
 
     /// Takes back orders that `node` will not do, as far as it holds them.
     pub fn take_back(&mut self, now: UnixMillis, node: &PublicKey, returned: Returned) {
         let Returned { mut orders, reason, detail } = returned;
         orders.truncate(MAX_RETURNED);
+        if let Some(work_ahead) = &mut self.work_ahead {
+            orders.iter().for_each(|held| work_ahead.given_back(node, held.counter));
+        }
         orders.retain(|held| self.book.take_back(node, *held, reason));
         let Some(first) = orders.first().map(|held| held.counter) else { return };
         // The text comes from the network and goes into a log line.
@@ -254,19 +316,36 @@ impl Coordinator {
 
         // To nodes that every answer has reached.
         let last = Some(HeldOrder { lease: LeaseId(u64::MAX), counter: OrderCounter(u64::MAX) });
-        let leases = self.grant(now, &LeaseRequest { node, installed, orders, last });
+        let Granted { leases, .. } = self.grant(now, &LeaseRequest { node, installed, orders, last });
         self.journal.save(&mut self.book)?;
         Ok(leases)
     }
 
     /// Orders that may still be handed out: ⌊(N_r-1)/B⌋ ≤ i+η, where N_r counts what is in formed
     /// batches, waits, or is out.
-    fn room(&self) -> u64 {
+    fn room(&self, position: &LearnerPosition) -> u64 {
         let batch = self.groups_per_update as u64;
+        let LearnerPosition { current, unformed, ahead } = *position;
+        self.staleness.room(current, unformed.0.saturating_mul(batch).saturating_add(ahead), batch)
+    }
+
+    /// Where the learner stands, and what waits for it or is out.
+    fn position(&self) -> LearnerPosition {
         let current = self.progress.current;
-        let formed = self.buffer.newest_batch().map_or(current.0, |newest| newest.0 + 1).max(current.0);
-        let waiting = self.buffer.ready(current, &self.staleness) as u64;
-        self.staleness.room(current, formed * batch + waiting + self.book.outstanding(), batch)
+        let unformed = self.buffer.newest_batch().map_or(current, PolicyVersion::next).max(current);
+        let waiting = self.buffer.fresh(current, &self.staleness) as u64;
+        LearnerPosition { current, unformed, ahead: waiting + self.book.outstanding() }
+    }
+
+    /// Has orders that can only come back too old leased anew.
+    fn release_late(&mut self, now: UnixMillis) {
+        let position = self.position();
+        let Some(work_ahead) = &mut self.work_ahead else { return };
+        for (lease, counter) in work_ahead.late(now, &position) {
+            if self.book.late(lease, counter) {
+                tracing::debug!(order = %counter, "comes too late, and is leased anew");
+            }
+        }
     }
 
     /// Nodes that orders are out with.
@@ -276,7 +355,27 @@ impl Coordinator {
 
     /// Makes the orders of nodes that are gone available again.
     pub fn nodes_gone(&mut self, nodes: &[PublicKey]) {
-        nodes.iter().for_each(|node| drop(self.book.node_gone(node)));
+        nodes.iter().for_each(|node| self.forget(node));
+    }
+
+    /// Makes the orders of a node available again.
+    fn forget(&mut self, node: &PublicKey) {
+        self.book.node_gone(node);
+        if let Some(work_ahead) = &mut self.work_ahead {
+            work_ahead.gone(node);
+        }
+    }
+
+    /// Notes that the group of an order came back, whatever becomes of it.
+    fn came_back(&mut self, now: UnixMillis, node: &PublicKey, counter: OrderCounter) {
+        if let Some(work_ahead) = &mut self.work_ahead {
+            work_ahead.came_back(now, node, counter);
+        }
+    }
+
+    /// Counts a group that [`Coordinator::screen`] found to be too old.
+    pub fn came_too_late(&mut self, group: &TrajectoryGroup) {
+        self.buffer.came_too_late(group);
     }
 
     /// Whether a node is heard.
@@ -316,7 +415,10 @@ impl Coordinator {
             let staged =
                 open.and_then(|()| admission.admit(admitted, self.progress, &self.book, &mut self.buffer));
             replies.push(match staged {
-                Ok(_) => UnsignedReply::accepted(receipt),
+                Ok(_) => {
+                    self.came_back(now, &node, counter);
+                    UnsignedReply::accepted(receipt)
+                }
                 Err(Rejection::Refused(refusal)) => self.judge(now, &node, refusal.of(counter)),
                 Err(retry @ Rejection::Retry(_)) => retry.answer(counter).into(),
             });
@@ -390,10 +492,13 @@ impl Coordinator {
     /// Holds a refusal against its node where it has to be. Who sends again what was accepted
     /// lately gets its receipt again.
     fn judge(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> UnsignedReply {
+        if let Some(counter) = refusal.counter {
+            self.came_back(now, node, counter);
+        }
         self.give_back(node, &refusal);
         if self.record.refused(now, *node, refusal.reason, refusal.fault) {
             tracing::warn!(node = %node.short(), %refusal, "a node is not heard any more for now");
-            self.book.node_gone(node);
+            self.forget(node);
         }
         let receipt = match (refusal.reason, refusal.counter) {
             // The receipt is a courtesy: a store that fails is found out elsewhere.
@@ -445,7 +550,7 @@ impl Coordinator {
         let silenced = self.record.judged(now, verifier, right);
         if silenced {
             tracing::warn!(verifier = %verifier.short(), "a verifier is not heard any more for now");
-            self.book.node_gone(&verifier);
+            self.forget(&verifier);
         }
         silenced
     }
@@ -454,7 +559,7 @@ impl Coordinator {
     pub fn decide(&mut self, now: UnixMillis, subject: Subject, decision: &Decision, end: u64) {
         self.record.decide(now, subject, decision, end);
         if let (Subject::Peer(node), Decision::Ban(_)) = (subject, decision) {
-            self.book.node_gone(&node);
+            self.forget(&node);
         }
     }
 
@@ -488,16 +593,34 @@ impl Coordinator {
     /// # Errors
     /// When the store fails, or has failed before: what a failed flush left on the disk is known
     /// only to a process that reads it anew.
-    pub fn batch(&mut self, version: PolicyVersion) -> Result<Option<Vec<StoredGroup>>, CoordinatorError> {
+    pub fn batch(
+        &mut self,
+        now: UnixMillis,
+        version: PolicyVersion,
+    ) -> Result<Option<Vec<StoredGroup>>, CoordinatorError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
         }
-        Ok(self.buffer.form_batch(version, &self.staleness, self.groups_per_update)?)
+        let batch = self.buffer.form_batch(version, &self.staleness, self.groups_per_update)?;
+        let spare = self.buffer.fresh(version, &self.staleness) as u64;
+        if let Some(work_ahead) = &mut self.work_ahead {
+            match batch {
+                Some(_) => work_ahead.formed(now, spare),
+                None => work_ahead.waits(now),
+            }
+        }
+        if batch.is_some() {
+            self.release_late(now);
+        }
+        Ok(batch)
     }
 
     /// Tells that the policy is now at `version`.
-    pub fn at(&mut self, version: PolicyVersion) {
+    pub fn at(&mut self, now: UnixMillis, version: PolicyVersion) {
         self.progress.current = version;
+        if let Some(work_ahead) = &mut self.work_ahead {
+            work_ahead.at(now, version);
+        }
     }
 
     /// Tells that `version` is on the fleet.
@@ -524,6 +647,17 @@ impl Coordinator {
     /// Acknowledged, trained and dropped so far.
     pub fn totals(&self) -> &Totals {
         self.buffer.totals()
+    }
+
+    /// How far work runs ahead; `None` where η says it.
+    pub fn work_ahead(&self) -> Option<WorkAheadReport> {
+        let report = |ahead: &WorkAhead| WorkAheadReport { depth: ahead.depth(), again: ahead.leased_again() };
+        self.work_ahead.as_ref().map(report)
+    }
+
+    /// Groups that were too old for a batch, or when they came.
+    pub fn stale(&self) -> &StaleTally {
+        self.buffer.stale()
     }
 
     /// Groups that the filter has dropped so far.

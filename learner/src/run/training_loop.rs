@@ -23,6 +23,7 @@ use crate::verification::sampling_audit::SamplingAudit;
 use barren::Barren;
 use echo_policy::model::weights::{DType, Weights};
 use echo_policy::training::decoder::DecoderError;
+use echo_protocol::program::clock;
 use echo_protocol::run::version::PolicyVersion;
 use named::Named;
 use std::sync::Arc;
@@ -257,7 +258,7 @@ impl Learning {
         while !self.stop.is_cancelled() {
             // What it takes to form the batch, once its groups are there, is no wait.
             let waited = since.elapsed().as_secs_f64();
-            if let Some(batch) = coordinator.batch(version)? {
+            if let Some(batch) = coordinator.batch(clock::now(), version)? {
                 return Ok(Some((batch, waited)));
             }
             if let Some(dropped) = starvation.look(coordinator.filtered()) {
@@ -342,6 +343,7 @@ impl Learning {
         row.accepted = coordinator.tally().accepted;
         row.refused =
             coordinator.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
+        row::describe_work(row, &coordinator);
         row.looks = coordinator.tally().looks;
         let dropped = coordinator.totals().dropped.iter();
         row.dropped = dropped.map(|(reason, count)| (reason.name().to_owned(), count.groups)).collect();

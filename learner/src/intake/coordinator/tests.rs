@@ -36,6 +36,7 @@ impl World {
             staleness,
             groups_per_update: BATCH,
             record: RecordConfig::default(),
+            by_lag: false,
         };
         let store = Arc::new(MemoryStore::default());
         let coordinator = Coordinator::open(
@@ -118,12 +119,12 @@ impl World {
     }
 
     fn batch(&mut self, version: u64) -> Option<usize> {
-        self.coordinator.batch(PolicyVersion(version)).unwrap().map(|batch| batch.len())
+        self.coordinator.batch(UnixMillis(0), PolicyVersion(version)).unwrap().map(|batch| batch.len())
     }
 
     /// The update was made and published.
     fn at(&mut self, version: u64) {
-        self.coordinator.at(PolicyVersion(version));
+        self.coordinator.at(UnixMillis(0), PolicyVersion(version));
         self.coordinator.published(PolicyVersion(version));
     }
 }
@@ -288,7 +289,7 @@ fn a_disk_that_failed_once_is_not_trusted_again() {
     world.store.fail_after(Some(0));
     assert_eq!(world.deliver(&mut leases, BATCH, 0), vec![Outcome::Retry; BATCH]);
     world.store.fail_after(None);
-    assert!(matches!(world.coordinator.batch(PolicyVersion(0)), Err(CoordinatorError::Buffer(_))));
+    assert!(matches!(world.coordinator.batch(UnixMillis(0), PolicyVersion(0)), Err(CoordinatorError::Buffer(_))));
 }
 
 /// A group that lies about `counter`, as the stages before the coordinator refuse it.
