@@ -168,19 +168,14 @@ impl WorkAhead {
     }
 
     /// Notes what `node` was leased, with the version that it had installed.
-    pub fn granted(
-        &mut self,
-        now: UnixMillis,
-        node: PublicKey,
-        installed: PolicyVersion,
-        leases: &[Lease],
-    ) {
+    pub fn granted(&mut self, now: UnixMillis, node: PublicKey, installed: PolicyVersion, leases: &[Lease]) {
         if leases.is_empty() {
             return;
         }
         self.forget_idle_nodes();
         let pace = self.nodes.entry(node).or_default();
-        for (lease, counter) in leases.iter().flat_map(|lease| lease.orders().map(|order| (lease.id, order))) {
+        for (lease, counter) in leases.iter().flat_map(|lease| lease.orders().map(|order| (lease.id, order)))
+        {
             self.granted += 1;
             if let Some(before) = pace.lease(now, counter, lease, installed) {
                 self.out.remove(&(before, counter, node));
@@ -297,12 +292,7 @@ impl WorkAhead {
 
     /// Milliseconds until the last batch that may take an order begun under `installed`; `None` while
     /// the time of an update is unknown.
-    fn horizon(
-        &self,
-        now: UnixMillis,
-        installed: PolicyVersion,
-        position: &LearnerPosition,
-    ) -> Option<f64> {
+    fn horizon(&self, now: UnixMillis, installed: PolicyVersion, position: &LearnerPosition) -> Option<f64> {
         let period_ms = self.period(now)?;
         let last = installed.0.saturating_add(self.config.budget);
         let left = last.saturating_sub(position.current.0) as f64;

@@ -289,7 +289,10 @@ fn a_disk_that_failed_once_is_not_trusted_again() {
     world.store.fail_after(Some(0));
     assert_eq!(world.deliver(&mut leases, BATCH, 0), vec![Outcome::Retry; BATCH]);
     world.store.fail_after(None);
-    assert!(matches!(world.coordinator.batch(UnixMillis(0), PolicyVersion(0)), Err(CoordinatorError::Buffer(_))));
+    assert!(matches!(
+        world.coordinator.batch(UnixMillis(0), PolicyVersion(0)),
+        Err(CoordinatorError::Buffer(_))
+    ));
 }
 
 /// A group that lies about `counter`, as the stages before the coordinator refuse it.

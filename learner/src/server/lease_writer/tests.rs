@@ -70,7 +70,8 @@ fn all_that_wait_share_one_flush_and_what_a_failed_one_left_is_written_again() {
     store.memory.fail_after(Some(2));
     let (questions, answers) = ask(4..12);
     grant(&shared, questions).unwrap();
-    let granted: Vec<Lease> = answers.into_iter().flat_map(|mut answer| answer.try_recv().unwrap().leases).collect();
+    let granted: Vec<Lease> =
+        answers.into_iter().flat_map(|mut answer| answer.try_recv().unwrap().leases).collect();
     let orders: BTreeSet<_> = granted.iter().flat_map(Lease::orders).collect();
     assert_eq!((granted.len(), orders.len()), (8, 24), "no order twice");
     // All of it survives a crash, what the first flush was to write too.
@@ -140,7 +141,10 @@ fn what_was_answered_to_nobody_is_answered_again() {
 fn a_disk_that_takes_no_lease_ends_the_learner() {
     let store = Arc::new(Slow::default());
     let shared = learner(store.clone());
-    assert!(shared.coordinator().batch(clock::now(), PolicyVersion(0)).unwrap().is_none(), "it waits for groups");
+    assert!(
+        shared.coordinator().batch(clock::now(), PolicyVersion(0)).unwrap().is_none(),
+        "it waits for groups"
+    );
     let (sender, queue) = mpsc::channel(WRITER_QUEUE);
     let (asked, answer) = question(1, 5);
     assert!(sender.try_send(asked).is_ok());
@@ -149,5 +153,8 @@ fn a_disk_that_takes_no_lease_ends_the_learner() {
     write(&shared, queue);
     assert!(answer.blocking_recv().is_err());
     store.memory.fail_after(None);
-    assert!(shared.coordinator().batch(clock::now(), PolicyVersion(0)).is_err(), "groups come with leases alone");
+    assert!(
+        shared.coordinator().batch(clock::now(), PolicyVersion(0)).is_err(),
+        "groups come with leases alone"
+    );
 }
