@@ -51,8 +51,8 @@ pub(super) struct Course {
     pub(super) updates_per_s: f64,
     pub(super) again: LeasedAgain,
     pub(super) granted: u64,
-    /// Orders of the node that got the most at once.
-    pub(super) most_held: u64,
+    /// Orders that may run ahead in the end.
+    pub(super) depth: u64,
     /// Nodes that were told why they get no orders.
     pub(super) refused: usize,
 }
@@ -90,7 +90,6 @@ struct Fleet {
     dropped: u64,
     lags: u64,
     granted: u64,
-    most_held: u64,
 }
 
 /// Lets a scene pass.
@@ -120,7 +119,6 @@ pub(super) fn course(scene: Scene, seed: u8) -> Course {
         dropped: 0,
         lags: 0,
         granted: 0,
-        most_held: 0,
         scene,
     };
     (0..nodes).for_each(|node| fleet.after(node as u64 % ASK_MS, Event::Ask(node)));
@@ -133,7 +131,7 @@ pub(super) fn course(scene: Scene, seed: u8) -> Course {
         updates_per_s: fleet.scene.updates as f64 * 1e3 / fleet.now as f64,
         again: fleet.work_ahead.leased_again(),
         granted: fleet.granted,
-        most_held: fleet.most_held,
+        depth: fleet.work_ahead.depth(),
         refused: fleet.refused.len(),
     }
 }
@@ -241,10 +239,9 @@ impl Fleet {
         let Some(order) = self.waiting[node].pop_front() else { return };
         self.at_work[node] = Some(order);
         let mean = self.scene.nodes[node];
-        let (mut draw, mut normal) = ([0.0_f64; 2], 0.0);
-        draw.iter_mut().for_each(|one| *one = (self.draws.next_u64() >> 11) as f64 / (1_u64 << 53) as f64);
+        let [first, second] = [(); 2].map(|()| (self.draws.next_u64() >> 11) as f64 / (1_u64 << 53) as f64);
         // Box and Muller; 1 less the draw is never 0.
-        normal += (-2.0 * (1.0 - draw[0]).ln()).sqrt() * (std::f64::consts::TAU * draw[1]).cos();
+        let normal = (-2.0 * (1.0 - first).ln()).sqrt() * (std::f64::consts::TAU * second).cos();
         let millis = mean * (SIGMA * normal - SIGMA * SIGMA / 2.0).exp();
         self.after(millis as u64, Event::Done { node, order, version: self.installed });
     }
@@ -282,7 +279,6 @@ impl Fleet {
         {
             self.lease(node, order.0);
         }
-        self.most_held = self.most_held.max((self.waiting[node].len() + 1) as u64);
         self.begin(node);
     }
 

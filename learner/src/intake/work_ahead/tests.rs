@@ -56,11 +56,12 @@ fn slow_volunteers_cost_next_to_nothing() {
 
 #[test]
 fn as_little_runs_ahead_as_keeps_the_learner_busy() {
-    // Far more nodes than are needed, with short orders: batches get fresher, not older.
+    // Far more nodes than are needed: S would let six batches run ahead.
     let course = by_lag(scene(6, 250.0, 40));
-    assert!(course.bubble <= 0.02, "{course:?}");
-    let slower = by_lag(scene(6, 1e3, 40));
-    assert!(course.lag <= slower.lag + 0.5, "{course:?} {slower:?}");
+    assert!(course.bubble <= 0.02 && course.depth <= 3 * BATCH, "{course:?}");
+    // Fewer than are needed: whatever S allows.
+    let course = by_lag(scene(6, 1e3, 12));
+    assert!(course.bubble > 0.1 && course.depth == 6 * BATCH && course.lag <= 6.0, "{course:?}");
 }
 
 #[test]
@@ -146,17 +147,17 @@ fn a_node_begins_with_few_orders_and_gets_as_many_as_come_back_in_time() {
     assert_eq!(machine.room(at(1_000), &node(1), PolicyVersion(1), &position(1, 2, 0)), Ok(6));
     // At the end of the last update nothing comes back in time.
     machine.at(at(4_000), PolicyVersion(4));
-    assert_eq!(machine.room(at(4_900), &node(1), PolicyVersion(1), &position(4, 5, 0)), Ok(0));
+    assert_eq!(machine.room(at(4_900), &node(1), PolicyVersion(2), &position(4, 5, 0)), Ok(0));
 }
 
 #[test]
 fn an_order_that_can_only_come_back_too_old_is_named_once() {
     let mut machine = machine();
     machine.granted(at(0), node(1), PolicyVersion(0), &[lease(1, 7, 0, 2)]);
-    assert_eq!(machine.late(at(10), &position(3, 3, 2)), []);
+    assert!(machine.late(at(10), &position(3, 3, 2)).is_empty());
     machine.came_back(at(20), &node(1), OrderCounter(0));
     assert_eq!(machine.late(at(30), &position(3, 4, 1)), [(LeaseId(7), OrderCounter(1))]);
-    assert_eq!(machine.late(at(30), &position(3, 4, 1)), []);
+    assert!(machine.late(at(30), &position(3, 4, 1)).is_empty());
     assert_eq!(machine.leased_again(), LeasedAgain { late: 1, backups: 0 });
 }
 
@@ -211,7 +212,7 @@ fn who_is_gone_holds_nothing_and_keeps_its_pace() {
     machine.granted(at(20), node(2), PolicyVersion(0), &[lease(2, 2, 4, 2)]);
     machine.gone(&node(1));
     machine.gone(&node(2));
-    assert_eq!(machine.late(at(30), &position(5, 6, 0)), []);
+    assert!(machine.late(at(30), &position(5, 6, 0)).is_empty());
     assert_eq!(machine.room(at(30), &node(1), PolicyVersion(0), &position(0, 0, 0)), Ok(16));
     assert_eq!(machine.room(at(30), &node(2), PolicyVersion(0), &position(0, 0, 0)), Ok(2));
 }
