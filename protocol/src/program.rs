@@ -13,6 +13,7 @@ pub mod clock;
 pub mod database;
 pub mod error_chain;
 pub mod keyfile;
+pub mod lab_pace;
 pub mod lock;
 pub mod log_on_change;
 pub mod log_throttle;

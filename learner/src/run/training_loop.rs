@@ -23,7 +23,7 @@ use crate::verification::sampling_audit::SamplingAudit;
 use barren::Barren;
 use echo_policy::model::weights::{DType, Weights};
 use echo_policy::training::decoder::DecoderError;
-use echo_protocol::program::clock;
+use echo_protocol::program::{clock, lab_pace};
 use echo_protocol::run::version::PolicyVersion;
 use named::Named;
 use std::sync::Arc;
@@ -289,7 +289,14 @@ impl Learning {
         phases: &Phases,
     ) -> Result<(UpdateReport, Instant), LearningError> {
         let mut update_s = 0.0;
-        let report = timed(&mut update_s, || self.trainer.update(&self.shared.workload, batch))?;
+        let report = timed(&mut update_s, || {
+            let begun = Instant::now();
+            let report = self.trainer.update(&self.shared.workload, batch);
+            if let Some(time) = lab_pace::update() {
+                std::thread::sleep(time.saturating_sub(begun.elapsed()));
+            }
+            report
+        })?;
         let Phases { since, checkpoint_s, publication_s, evaluation_s, waited_s } = *phases;
         let ended = Instant::now();
         let period_s = ended.duration_since(since).as_secs_f64();

@@ -79,12 +79,11 @@ impl NodePace {
             self.refused = None;
             return None;
         }
+        // A node shows its owner the first 200 characters.
         let text = || {
             format!(
-                "an order takes this node {:.1} s, and the run makes an update every {:.1} s: with S = {budget}, what comes back after \
-                 more than {:.1} s is too old to be trained on. Its orders go to faster nodes, and it gets one now and then to \
-                 see whether it has become faster. With roles = [\"verifier\", \"relay\"] in node.toml it can check groups and \
-                 pass snapshots on instead",
+                "an order takes this node {:.1} s; with S = {budget} and an update every {:.1} s it may take {:.1} s. It gets one now \
+                 and then to try; roles = [\"verifier\", \"relay\"] give it other work",
                 alone_ms / 1e3,
                 period_ms / 1e3,
                 allowed_ms / 1e3

@@ -171,6 +171,7 @@ fn the_owner_of_a_slow_node_is_told_why_and_it_may_try_again() {
     // Updates of ten seconds: three are thirty.
     let why = ask(&mut machine, 60_001).unwrap_err();
     assert!(["50.0 s", "10.0 s", "S = 3", "30.0 s"].iter().all(|part| why.contains(part)), "{why}");
+    assert!(why.chars().count() <= 200, "a node cuts what is longer");
     machine.at(at(69_000), PolicyVersion(7));
     assert_eq!(ask(&mut machine, 69_001), Err(why), "the same words, so that they are logged once");
     // It tries one order after four of its order times.
