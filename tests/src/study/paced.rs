@@ -79,13 +79,11 @@ pub(super) fn nodes_for(share: f64, budget: u64, order_ms: u64) -> anyhow::Resul
 /// Makes the run in a directory of its own below `dir`.
 pub(super) async fn course(run: PacedRun, dir: &Path, console: &Console) -> anyhow::Result<PacedCourse> {
     let since = Instant::now();
-    let node = |(index, order_ms): (usize, &u64)| {
-        let [mut node] = TestNodeConfig::several(1).try_into().map_err(|_| anyhow::anyhow!("one node"))?;
-        node.name = format!("node-{}", index + 1);
+    let mut nodes = TestNodeConfig::several(run.nodes.len());
+    for (node, order_ms) in nodes.iter_mut().zip(&run.nodes) {
         node.environment.insert(lab_pace::ORDER_MS.to_owned(), order_ms.to_string());
         node.environment.insert("ECHO_NODE_MAX_ORDERS".to_owned(), MAX_ORDERS.to_string());
-        Ok::<_, anyhow::Error>(node)
-    };
+    }
     let environment = [
         (lab_pace::UPDATE_MS.to_owned(), UPDATE_MS.to_string()),
         ("RAYON_NUM_THREADS".to_owned(), "1".to_owned()),
@@ -96,7 +94,7 @@ pub(super) async fn course(run: PacedRun, dir: &Path, console: &Console) -> anyh
         network: "echo-study".into(),
         run: "paced".into(),
         learner: LearnerConfig { settings: settings(&run)?, environment: environment.into() },
-        nodes: run.nodes.iter().enumerate().map(node).collect::<anyhow::Result<_>>()?,
+        nodes,
     })
     .await?;
     let layout = network.layout().clone();

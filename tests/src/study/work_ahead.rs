@@ -1,6 +1,6 @@
 //! The study of work-ahead: what the learner waits, by the rule that leases orders and by S.
 //!
-//! Real processes whose pace the lab sets ([`paced`](super::paced)), where an order takes as long as an update.
+//! Real processes whose pace the lab sets, where an order takes as long as an update.
 //! `slow_volunteers` adds nodes that are twenty times slower to six that are enough.
 
 use super::chart;
