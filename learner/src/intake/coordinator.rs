@@ -11,8 +11,7 @@ use crate::intake::buffer::{
 };
 use crate::intake::filter::Filter;
 use crate::intake::leases::{
-    FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, OpenLease, SnapshotError,
-    UnflushedLeases,
+    FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError, UnflushedLeases,
 };
 use crate::intake::stale_tally::StaleTally;
 use crate::intake::work_ahead::{WorkAhead, WorkAheadConfig};
@@ -23,7 +22,6 @@ use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
-use echo_protocol::work::lease::Lease;
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::submission::{Outcome, RefuseReason};
 use echo_protocol::work::trajectory::TrajectoryGroup;
@@ -162,19 +160,7 @@ impl Coordinator {
             batch: groups_per_update as u64,
             lifetime_ms: leases.lifetime_ms,
         };
-        let mut work_ahead = by_lag.then(|| WorkAhead::new(work_ahead, now, version));
-        if let Some(work_ahead) = &mut work_ahead {
-            // Nobody knows any more under what they were leased; as if it were now, they are late no sooner than
-            // others.
-            for OpenLease { lease, left, lapsed, given_back } in book.snapshot().leases {
-                let is_out =
-                    |counter: &&OrderCounter| !lapsed.contains(counter) && !given_back.contains(counter);
-                for first in left.iter().filter(is_out) {
-                    let single = Lease { first: *first, count: 1, ..lease.clone() };
-                    work_ahead.granted(now, lease.node, version, &[single]);
-                }
-            }
-        }
+        let work_ahead = by_lag.then(|| granting::begin(work_ahead, &book, now, version));
         Ok(Self {
             book,
             journal,
@@ -214,7 +200,7 @@ impl Coordinator {
         node: PublicKey,
         installed: Option<PolicyVersion>,
         orders: u32,
-    ) -> Result<Vec<Lease>, CoordinatorError> {
+    ) -> Result<Vec<echo_protocol::work::lease::Lease>, CoordinatorError> {
         use echo_protocol::work::lease::{HeldOrder, LeaseId};
 
         // To nodes that every answer has reached.

@@ -6,7 +6,7 @@
 //! - **In turn.** The update in which its turn comes, given what waits and is out, is at most S updates
 //!   after the version that its node has installed.
 //! - **In time.** By the node's own order time it comes back before the batch of that last update.
-//! - **Wanted.** No more runs ahead than keeps the learner from waiting: batches stay fresh. [`depth`] finds
+//! - **Wanted.** No more runs ahead than keeps the learner from waiting: batches stay fresh. A controller finds
 //!   out how much that is.
 //!
 //! ```text
@@ -33,8 +33,9 @@ use echo_protocol::work::order::OrderCounter;
 use depth::Depth;
 use node_pace::NodePace;
 
-/// Weight of the newest update in the smoothed time of an update: it follows within some four updates.
-const PERIOD_WEIGHT: f64 = 0.25;
+/// Weights of the newest update in the smoothed time of an update, where it was longer and where it was shorter.
+/// The first one waits for nodes to come, and others for evaluations: what is too long is soon forgotten.
+const PERIOD_WEIGHTS: (f64, f64) = (0.25, 0.5);
 /// One order in so many may be leased a second time as a backup: 5 % of the work.
 const ORDERS_A_BACKUP: u64 = 20;
 /// A backup begins when an order is out for so many times the order time of the node that would make it.
@@ -119,8 +120,10 @@ impl WorkAhead {
             return;
         }
         let period = now.since(self.reached) as f64 / (version.0 - self.version.0) as f64;
-        self.period_ms =
-            Some(self.period_ms.map_or(period, |before| before + PERIOD_WEIGHT * (period - before)));
+        self.period_ms = Some(self.period_ms.map_or(period, |before| {
+            let weight = if period > before { PERIOD_WEIGHTS.0 } else { PERIOD_WEIGHTS.1 };
+            before + weight * (period - before)
+        }));
         (self.version, self.reached, self.asked) = (version, now, None);
     }
 
@@ -230,7 +233,7 @@ impl WorkAhead {
     }
 
     /// An order that the batch at hand waits for and that straggles, for `node` to make too; with the lease
-    /// that it is out under. At most one order in [`ORDERS_A_BACKUP`].
+    /// that it is out under. At most one order in twenty.
     pub fn straggler(
         &mut self,
         now: UnixMillis,

@@ -273,7 +273,8 @@ impl RolloutWorker {
         for (held, group) in flight.landed(&self.key) {
             if let Some(time) = lab_pace::order(held.counter.0) {
                 // None where the node stops: then nobody measures it any more.
-                let _ = runtime.block_on(self.stop.run_until_cancelled(tokio::time::sleep(time)));
+                let pause = async { self.stop.run_until_cancelled(tokio::time::sleep(time)).await };
+                let _ = runtime.block_on(pause);
             }
             match group {
                 Ok(group) => groups.push((held.counter, group)),

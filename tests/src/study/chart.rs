@@ -236,13 +236,9 @@ mod tests {
     #[test]
     fn bars_of_any_height_are_drawn() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, figures) in
-            [("some", vec![("a".to_owned(), 0.3), ("b".to_owned(), 0.0)]), ("none", vec![])]
-        {
-            let path = dir.path().join(format!("{name}.png"));
-            bars(&path, "bars", "y", &figures).unwrap();
-            assert!(path.exists());
-        }
+        let path = dir.path().join("bars.png");
+        bars(&path, "bars", "y", &[("a".to_owned(), 0.3), ("b".to_owned(), 0.0)]).unwrap();
+        assert!(path.exists());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::Coordinator;
 use crate::common::paced_log;
-use crate::intake::leases::MAX_LEASES_OF_ORDER;
-use crate::intake::work_ahead::{LearnerPosition, LeasedAgain, WorkAhead};
+use crate::intake::leases::{LeaseBook, MAX_LEASES_OF_ORDER, OpenLease};
+use crate::intake::work_ahead::{LearnerPosition, LeasedAgain, WorkAhead, WorkAheadConfig};
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
@@ -43,6 +43,25 @@ pub struct WorkAheadReport {
     pub depth: u64,
     /// Orders that were leased a second time.
     pub again: LeasedAgain,
+}
+
+/// The work-ahead of a learner that comes to `version` now, with the leases that an earlier process left.
+pub(super) fn begin(
+    config: WorkAheadConfig,
+    book: &LeaseBook,
+    now: UnixMillis,
+    version: PolicyVersion,
+) -> WorkAhead {
+    let mut work_ahead = WorkAhead::new(config, now, version);
+    for OpenLease { lease, left, lapsed, given_back } in book.snapshot().leases {
+        let is_out = |counter: &&OrderCounter| !lapsed.contains(counter) && !given_back.contains(counter);
+        for first in left.iter().filter(is_out) {
+            // Nobody knows any more under which version: as if it were now, they are late no sooner than others.
+            let single = Lease { first: *first, count: 1, ..lease.clone() };
+            work_ahead.granted(now, lease.node, version, &[single]);
+        }
+    }
+    work_ahead
 }
 
 impl Coordinator {
