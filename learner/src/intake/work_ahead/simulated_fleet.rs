@@ -202,7 +202,8 @@ impl Fleet {
         (self.is_training, self.unformed) = (true, self.current + 1);
         self.work_ahead.formed(now, self.ready.len() as u64);
         self.after(UPDATE_MS, Event::Trained);
-        for (_, order) in self.work_ahead.late(now, &self.position()) {
+        let position = self.position();
+        for (_, order) in self.work_ahead.late(now, &position) {
             if self.out.remove(&order.0).is_some() {
                 self.idle.push_back(order.0);
             }
