@@ -7,8 +7,9 @@
 //! whether it holds or not.
 //!
 //! [`kill`] and [`audit`] are studies of another kind: real processes that are killed, and how
-//! well the sampling audit tells honest nodes from cheats. `deltas` measures a policy's deltas
-//! while it is trained, and `precision` compares forms in which a policy can be published.
+//! well the sampling audit tells honest nodes from cheats. [`work_ahead`] measures how long a learner waits for
+//! nodes whose pace the lab sets. `deltas` measures a policy's deltas while it is trained, and `precision`
+//! compares forms in which a policy can be published.
 //!
 //! May import `conformance`, `harness`, `models` and `output`.
 //!
@@ -26,11 +27,13 @@ mod course;
 mod delay;
 pub mod deltas;
 pub mod kill;
+mod paced;
 mod plans;
 pub mod precision;
 mod report;
 mod statistics;
 mod variance;
+pub mod work_ahead;
 mod worker_pool;
 
 pub use delay::{Delay, DelayModel};
