@@ -9,7 +9,7 @@
 
 pub(crate) mod book;
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libp2p::multiaddr::{Multiaddr, Protocol};
 
@@ -103,6 +103,14 @@ pub(super) fn network_of(address: &Multiaddr) -> Option<IpAddr> {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
         v4 => v4,
     })
+}
+
+/// The network of an address as routing sees it, which one owner may hold whole: /24 of IPv4, /48 of IPv6.
+pub(super) fn prefix_of(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() >> 8 << 8).into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 80 << 80).into(),
+    }
 }
 
 /// Where `listening` is reached from outside, when others see us at `seen`: the one's IP and the

@@ -14,6 +14,7 @@ use super::behaviour::EchoBehaviour;
 use super::config::HostConfig;
 use super::error::NetError;
 use super::transport::delayed_dial::Delayed;
+use super::transport::pending_handshakes::Gated;
 use super::transport::rate_limit::{PacedMuxer, Pacing};
 use super::transport::read_coalescing::Moderated;
 use super::transport::tls::Tls;
@@ -71,7 +72,8 @@ pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<
     let direct = tcp.or_transport(quic).map(|either, _| either.into_inner());
     let circuits = Delayed { inner: circuits, by: DIRECT_HEAD_START };
     let every = direct.or_transport(circuits).map(|either, _| either.into_inner());
-    let resolving = resolving(every, check_resolver())?;
+    let gated = Gated::new(every.boxed(), config.limits.pending_incoming);
+    let resolving = resolving(gated, check_resolver())?;
     let builder = SwarmBuilder::with_existing_identity(key)
         .with_tokio()
         .with_other_transport(|_| resolving)

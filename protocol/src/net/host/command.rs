@@ -17,6 +17,7 @@ pub(super) enum HostCommand {
     IsDirect { peer: PeerId, reply: Answer<bool> },
     Disconnect { peer: PeerId, reply: Answer<()> },
     Block { peer: PeerId, reply: Answer<()> },
+    Keep { peers: Vec<PeerId>, reply: Answer<()> },
     Unblock { peer: PeerId, reply: Answer<()> },
     Request { peer: PeerId, body: Vec<u8>, reply: ReplySender<Vec<u8>> },
     Publish { topic: String, data: Vec<u8>, reply: ReplySender<()> },

@@ -37,9 +37,13 @@ use crate::net::behaviour::{EchoBehaviour, EchoBehaviourEvent};
 use crate::net::config::DhtMode;
 use crate::net::error::NetError;
 use crate::net::reachability::findings::Reachability;
+use crate::program::log_throttle::Paced;
 
 /// Connections have this long to say goodbye when the host stops.
 const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What goes wrong again and again has one line a minute.
+static TROUBLE: Paced = Paced::new(Duration::from_secs(60));
 
 /// The swarm and what is under way in it. Every table has its limit in [`limits`](crate::net::limits).
 pub(super) struct HostDriver {
@@ -215,6 +219,10 @@ impl HostDriver {
                 self.block(peer);
                 answer(reply, ());
             }
+            HostCommand::Keep { peers, reply } => {
+                self.swarm.behaviour_mut().crowding.keep(peers);
+                answer(reply, ());
+            }
             HostCommand::Unblock { peer, reply } => {
                 self.unblock(peer);
                 answer(reply, ());
@@ -259,7 +267,12 @@ impl HostDriver {
                 }
                 self.tell_addresses();
             }
-            SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "a listener failed"),
+            SwarmEvent::ListenerError { error, .. } => {
+                // It comes at every connection that cannot be taken in.
+                if let Some(times) = TROUBLE.due("a listener failed") {
+                    tracing::warn!(%error, times, "a listener failed");
+                }
+            }
             SwarmEvent::IncomingConnectionError { error, .. } => {
                 tracing::debug!(%error, "an incoming connection failed");
             }
