@@ -174,25 +174,23 @@ async fn beyond_the_limit_strangers_make_room_and_who_is_kept_stays() {
     let mut small = config(&[QUIC]);
     small.limits.incoming = 2;
     let a = echo(small).await;
-    let mut others = Vec::new();
-    for _ in 0..3 {
-        let other = start_echo(&[]).await;
-        connect(&other, &a).await;
-        // The third is in, though there are two places.
-        assert_eq!(other.request(a.peer_id(), vec![1, 2], PATIENCE).await.unwrap(), [2, 1]);
-        others.push(other);
-    }
-    let mut left = vec![others[1].peer_id(), others[2].peer_id()];
-    left.sort_unstable();
-    eventually("the oldest has gone", || async { (a.connected_peers().await == left).then_some(()) }).await;
-    a.keep(left.clone()).await.unwrap();
+    let (stranger, second, third) = (start_echo(&[]).await, start_echo(&[]).await, start_echo(&[]).await);
+    connect(&stranger, &a).await;
+    connect(&second, &a).await;
+    let mut kept = vec![second.peer_id(), third.peer_id()];
+    kept.sort_unstable();
+    a.keep(kept.clone()).await.unwrap();
+    // It is in, though there are two places.
+    connect(&third, &a).await;
+    assert_eq!(third.request(a.peer_id(), vec![1, 2], PATIENCE).await.unwrap(), [2, 1]);
+    eventually("the stranger has gone", || async { (a.connected_peers().await == kept).then_some(()) }).await;
     let late = start_echo(&[]).await;
     let asked = match late.dial(a.peer_id(), a.listen_addrs()).await {
         Ok(()) => late.request(a.peer_id(), vec![1], PATIENCE).await.map(|_| ()),
         refused => refused,
     };
     asked.unwrap_err();
-    assert_eq!(a.connected_peers().await, left);
+    assert_eq!(a.connected_peers().await, kept);
 }
 
 #[tokio::test(flavor = "multi_thread")]
