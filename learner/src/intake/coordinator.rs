@@ -24,7 +24,7 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::lease::{HeldOrder, Lease, MAX_RETURN_DETAIL, MAX_RETURNED, ReturnReason, Returned};
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::submission::{Outcome, RefuseReason};
-use echo_protocol::work::trajectory::TrajectoryGroup;
+use echo_protocol::work::trajectory::{GroupHead, TrajectoryGroup};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -160,6 +160,7 @@ impl Coordinator {
             None => LeaseBook::new(leases),
         };
         book.begin(Epoch::after(book.epoch(), now));
+        book.at(version);
         // What an earlier process published: every published version had all its batches in the
         // journal. The bound may name versions that were never announced, which no node can have,
         // and whose groups would be asked to come again.
@@ -277,6 +278,21 @@ impl Coordinator {
     /// Makes the orders of nodes that are gone available again.
     pub fn nodes_gone(&mut self, nodes: &[PublicKey]) {
         nodes.iter().for_each(|node| drop(self.book.node_gone(node)));
+    }
+
+    /// Whether a group may be decoded at all: its node is heard, and holds the order that it names.
+    ///
+    /// # Errors
+    /// As for [`Coordinator::screen`].
+    pub fn screen_head(
+        &self,
+        now: UnixMillis,
+        admission: &Admission,
+        head: &GroupHead,
+    ) -> Result<(), Rejection> {
+        self.check_open()?;
+        self.hear(now, &head.node).map_err(|refusal| refusal.of(head.counter))?;
+        admission.check_lease(&head.node, head.lease, head.counter, &self.book, &self.buffer)
     }
 
     /// Whether a node is heard.
@@ -498,6 +514,7 @@ impl Coordinator {
     /// Tells that the policy is now at `version`.
     pub fn at(&mut self, version: PolicyVersion) {
         self.progress.current = version;
+        self.book.at(version);
     }
 
     /// Tells that `version` is on the fleet.

@@ -32,6 +32,7 @@ use std::ops::Range;
 use echo_protocol::control::requests::MAX_LEASES;
 use echo_protocol::run::charter::RunId;
 use echo_protocol::run::epoch::Epoch;
+use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS, ReturnReason};
@@ -74,6 +75,8 @@ struct Open {
     deadline: UnixMillis,
     /// Orders of the lease that are out or idle.
     left: u32,
+    /// Where the learner was when it granted it; `None` if an earlier process did.
+    at: Option<PolicyVersion>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +122,8 @@ pub struct LeaseBook {
     /// The next order that was never leased.
     cursor: OrderCounter,
     next_lease: LeaseId,
+    /// Where the learner is.
+    at: PolicyVersion,
     /// Leases that this book did not grant, and that may be out all the same: its directory was restored from
     /// a backup, and they were granted after that was made.
     unknown: Range<LeaseId>,
@@ -149,6 +154,7 @@ impl LeaseBook {
             config,
             cursor: OrderCounter(0),
             next_lease: LeaseId(0),
+            at: PolicyVersion(0),
             unknown: LeaseId(0)..LeaseId(0),
             leases: BTreeMap::new(),
             orders: BTreeMap::new(),
@@ -168,6 +174,20 @@ impl LeaseBook {
         let first = self.next_lease.max(LeaseId::first_of(epoch));
         self.unknown = self.next_lease..first;
         self.next_lease = first;
+    }
+
+    /// Notes the version that the learner is at.
+    pub fn at(&mut self, version: PolicyVersion) {
+        self.at = version;
+    }
+
+    /// The version that the learner was at when it leased `counter` to `node`. `None` if an earlier process did,
+    /// and for work under an earlier lease, which may be older than the one that holds now.
+    pub fn granted_at(&self, node: &PublicKey, id: LeaseId, counter: OrderCounter) -> Option<PolicyVersion> {
+        let slot = self.orders.get(&counter)?;
+        // Whoever never held the order before has no earlier lease of it, whatever it names.
+        let is_earlier = id != slot.lease && slot.holders.contains(node);
+        self.leases.get(&slot.lease).filter(|_| !is_earlier).and_then(|open| open.at)
     }
 
     /// The epoch of the leases that are granted.
@@ -456,7 +476,7 @@ impl LeaseBook {
         self.deadlines.insert((deadline, id));
         self.by_node.insert((node, id));
         *self.out_by_node.entry(node).or_default() += u64::from(count);
-        self.leases.insert(id, Open { lease: lease.clone(), deadline, left: count });
+        self.leases.insert(id, Open { lease: lease.clone(), deadline, left: count, at: Some(self.at) });
         self.changes.push(Change::Granted(lease.clone()));
         lease
     }
