@@ -4,6 +4,7 @@
 //! All its state changes together under the one lock of the coordinator.
 //!
 //! ```text
+//! fruitless    who brings nothing waits longer each time
 //! order ─ leases ─> node ─> bytes
 //!                             └─ admission   size, signature, lease, versions, task rules, reward
 //!                                  └─ filter   does the group teach anything?
@@ -16,6 +17,7 @@ pub mod admission;
 pub mod buffer;
 pub mod coordinator;
 pub mod filter;
+pub mod fruitless;
 pub mod group;
 pub mod leases;
 pub mod outcome;

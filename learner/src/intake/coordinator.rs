@@ -1,6 +1,7 @@
 //! The intake's coordinator: lease book, replay buffer, record and tally, which change together
 //! under one lock.
 
+mod effort;
 mod reply;
 mod state;
 
@@ -10,6 +11,7 @@ use crate::intake::buffer::{
     BufferError, BufferLimits, DropReason, Flushed, ReplayBuffer, StoredGroup, Totals, Unflushed,
 };
 use crate::intake::filter::Filter;
+use crate::intake::fruitless::Fruitless;
 use crate::intake::leases::{
     FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, MAX_LEASES_OF_ORDER,
     SnapshotError, UnflushedLeases,
@@ -24,7 +26,7 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::lease::{HeldOrder, Lease, MAX_RETURN_DETAIL, MAX_RETURNED, ReturnReason, Returned};
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::submission::{Outcome, RefuseReason};
-use echo_protocol::work::trajectory::{GroupHead, TrajectoryGroup};
+use echo_protocol::work::trajectory::TrajectoryGroup;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -120,6 +122,7 @@ pub struct Coordinator {
     closed: bool,
     /// When a node that cannot do an order is worth a line again.
     next_complaint: UnixMillis,
+    fruitless: Fruitless,
     /// The first failure of the disk.
     failure: Option<BufferError>,
 }
@@ -179,6 +182,7 @@ impl Coordinator {
             progress,
             closed: false,
             next_complaint: UnixMillis(0),
+            fruitless: Fruitless::default(),
             failure: None,
         })
     }
@@ -280,21 +284,6 @@ impl Coordinator {
         nodes.iter().for_each(|node| drop(self.book.node_gone(node)));
     }
 
-    /// Whether a group may be decoded at all: its node is heard, and holds the order that it names.
-    ///
-    /// # Errors
-    /// As for [`Coordinator::screen`].
-    pub fn screen_head(
-        &self,
-        now: UnixMillis,
-        admission: &Admission,
-        head: &GroupHead,
-    ) -> Result<(), Rejection> {
-        self.check_open()?;
-        self.hear(now, &head.node).map_err(|refusal| refusal.of(head.counter))?;
-        admission.check_lease(&head.node, head.lease, head.counter, &self.book, &self.buffer)
-    }
-
     /// Whether a node is heard.
     ///
     /// # Errors
@@ -373,9 +362,12 @@ impl Coordinator {
                 replies.iter_mut().filter(|reply| reply.is_accepted()).for_each(UnsignedReply::put_off);
             }
         }
-        for UnsignedReply { answer, .. } in &replies {
+        for UnsignedReply { answer, receipt } in &replies {
             if let (Some(counter), Outcome::Accepted) = (answer.counter, &answer.outcome) {
                 self.book.delivered(counter);
+            }
+            if let (Some(receipt), Outcome::Accepted) = (receipt, &answer.outcome) {
+                self.brought(&receipt.node);
             }
             self.tally.record(&answer.outcome);
         }
@@ -398,6 +390,10 @@ impl Coordinator {
             Ok(()) => refusal,
             Err(unheard) => Refusal { counter: refusal.counter, ..unheard },
         };
+        // A duplicate was accepted, and a group of another run costs this one nothing.
+        if !matches!(refusal.reason, RefuseReason::Duplicate | RefuseReason::Run) {
+            self.fruitless.note(now, *node);
+        }
         let reply = self.judge(now, node, refusal);
         self.tally.record(&reply.answer.outcome);
         reply
@@ -443,6 +439,10 @@ impl Coordinator {
     /// Notes from where a node is connected; `None` where that says nothing.
     pub fn connected(&mut self, node: PublicKey, network: Option<NetworkPrefix>) {
         self.record.connected(node, network);
+        self.book.connected(node, network);
+        if self.record.is_known(&node) {
+            self.book.is_known_now(&node);
+        }
     }
 
     /// Notes that it is not any more.

@@ -154,7 +154,9 @@ fn response(
         }
         ControlRequest::Lease { orders, last } => lease(shared, granting, node, orders, last),
         ControlRequest::Return(returned) => {
-            shared.coordinator().take_back(clock::now(), &node, returned);
+            let (now, mut coordinator) = (clock::now(), shared.coordinator());
+            coordinator.take_back(now, &node, returned);
+            coordinator.brought_nothing(now, &node);
             ControlResponse::Returned
         }
         ControlRequest::Neighbours { mut lost } => {
@@ -179,6 +181,11 @@ fn lease(
     }
     if let Err(unheard) = shared.coordinator().hear(clock::now(), &node) {
         return ControlResponse::Refused(unheard.detail);
+    }
+    let pause_ms = shared.coordinator().pause_ms(clock::now(), &node);
+    if pause_ms > 0 {
+        let retry_after_ms = u32::try_from(pause_ms).unwrap_or(u32::MAX);
+        return ControlResponse::Leases { leases: Vec::new(), retry_after_ms };
     }
     let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
     let Some(granted) = granting.ask(LeaseRequest { node, installed, orders, last }) else {
