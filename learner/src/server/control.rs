@@ -129,6 +129,7 @@ fn response(
             drop(coordinator);
             let mut fleet = shared.fleet();
             fleet.weigh(&node, is_known, network);
+            fleet.has_worked(&node, is_known);
             match fleet.heartbeat(now, node, heartbeat) {
                 Ok(()) => {
                     let neighbourhood = fleet.neighbourhood(now, &node);
