@@ -148,6 +148,15 @@ impl Host {
         self.ask(|reply| HostCommand::AddAddress { peer, addr, reply }).await
     }
 
+    /// As [`Host::add_address`], for an address that a peer has told: no names, which somebody else would have
+    /// us resolve, and addresses of our own machine only while somebody is connected from there.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`] after the host was shut down.
+    pub async fn hear_address(&self, peer: PeerId, addr: Multiaddr) -> Result<bool, NetError> {
+        self.ask(|reply| HostCommand::HearAddress { peer, addr, reply }).await
+    }
+
     /// The addresses known of a peer, the most promising first, without `/p2p/…` at their
     /// ends. Empty after shutdown.
     pub async fn known_addresses(&self, peer: PeerId) -> Vec<Multiaddr> {

@@ -17,6 +17,11 @@ pub const MAX_GOSSIP_MESSAGE: usize =
 pub const MAX_PENDING_VERDICTS: usize = 64;
 /// A gossip message without a verdict for this long is ignored.
 pub const VERDICT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Rejected gossip messages of one peer, within [`BAD_GOSSIP_WITHIN`], after which it is blocked. Honest peers
+/// hand on what they have judged themselves; a learner that comes back may hear a second of its own past.
+pub const MAX_BAD_GOSSIP: u32 = 256;
+/// The time in which they count together.
+pub const BAD_GOSSIP_WITHIN: Duration = Duration::from_secs(60);
 /// The longest that a request may take. A longer timeout given to
 /// [`Host::request`](super::Host::request) counts as this one.
 pub const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

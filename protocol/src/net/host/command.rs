@@ -12,6 +12,7 @@ pub(super) type ReplySender<T> = oneshot::Sender<Result<T, NetError>>;
 pub(super) enum HostCommand {
     Dial { peer: PeerId, addrs: Vec<Multiaddr>, reply: ReplySender<()> },
     AddAddress { peer: PeerId, addr: Multiaddr, reply: Answer<bool> },
+    HearAddress { peer: PeerId, addr: Multiaddr, reply: Answer<bool> },
     KnownAddresses { peer: PeerId, reply: Answer<Vec<Multiaddr>> },
     ConnectedPeers { reply: Answer<Vec<PeerId>> },
     IsDirect { peer: PeerId, reply: Answer<bool> },

@@ -65,6 +65,8 @@ pub(super) struct HostDriver {
     replies: FuturesUnordered<BoxFuture<'static, control::Replied>>,
     /// Gossip messages for whose verdict we wait.
     verdicts: FuturesUnordered<BoxFuture<'static, gossip::JudgedMessage>>,
+    /// Peers that handed on bad messages, since when and how many.
+    bad_gossip: BTreeMap<PeerId, (Instant, u32)>,
     /// DHT queries for which somebody waits.
     queries: HashMap<QueryId, dht::Query>,
     mode: DhtMode,
@@ -109,6 +111,7 @@ impl HostDriver {
             requests: BTreeMap::new(),
             replies: FuturesUnordered::new(),
             verdicts: FuturesUnordered::new(),
+            bad_gossip: BTreeMap::new(),
             queries: HashMap::new(),
             mode,
             reachability: Reachability::default(),
@@ -207,6 +210,7 @@ impl HostDriver {
         match command {
             HostCommand::Dial { peer, addrs, reply } => self.dial(peer, addrs, reply),
             HostCommand::AddAddress { peer, addr, reply } => answer(reply, self.give_address(peer, addr)),
+            HostCommand::HearAddress { peer, addr, reply } => answer(reply, self.hear_address(peer, addr)),
             HostCommand::KnownAddresses { peer, reply } => answer(reply, self.book.addresses(&peer)),
             HostCommand::ConnectedPeers { reply } => answer(reply, self.connected_peers()),
             HostCommand::IsDirect { peer, reply } => answer(reply, self.is_direct(&peer)),
