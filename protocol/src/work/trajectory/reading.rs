@@ -233,7 +233,7 @@ mod tests {
         assert!(bytes.len() > 4 << 20);
         let read: TrajectoryGroup = codec::decode(&bytes, MAX_GROUP_BYTES).unwrap();
         assert_eq!(read.trajectories[0].omega.len(), MAX_OMEGA_ENTRIES + 1);
-        let bytes = codec::encode(&group(Omega::new(), 60_000), MAX_GROUP_BYTES).unwrap();
+        let bytes = codec::encode(&group(Omega::new(), 80_000), MAX_GROUP_BYTES).unwrap();
         assert!(bytes.len() > 5 << 20);
         let read: TrajectoryGroup = codec::decode(&bytes, MAX_GROUP_BYTES).unwrap();
         assert_eq!(read.trajectories.len(), MAX_GROUP_SIZE as usize + 1);
