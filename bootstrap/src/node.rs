@@ -115,6 +115,7 @@ async fn serve(
             event = events.recv() => match event {
                 Some(HostEvent::Connected { .. }) => status.connected(),
                 Some(HostEvent::Disconnected { .. }) => status.disconnected(),
+                Some(HostEvent::Located { .. }) => {}
                 // Dropping the reply tells the peer that it asked the wrong one; without topics
                 // there is no gossip.
                 Some(HostEvent::Request { .. } | HostEvent::Gossip { .. }) => status.refused(),

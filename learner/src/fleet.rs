@@ -16,6 +16,7 @@
 //! ```text
 //! heartbeats, uplink reports ─> members
 //!     ├─ score, trust      what others measured, and what counts of it
+//!     ├─ strangers         who has a record, and who is behind
 //!     ├─ ranking ─> chains     heads, then everybody by uplink
 //!     └─ graph ─> mesh         a standby and a few random neighbours
 //! neighbourhood of a node <─ chains + mesh, without peers that served corrupt bytes
@@ -29,6 +30,7 @@ pub mod mesh;
 pub mod options;
 mod ranking;
 pub mod score;
+mod strangers;
 pub mod trust;
 mod view;
 
@@ -48,6 +50,7 @@ use trust::Accusations;
 
 pub use member::{ForwardingStanding, Member};
 pub use ranking::UNKNOWN_UPLINK;
+pub use strangers::LAGGARDS;
 pub use view::MemberView;
 
 /// Most nodes that a fleet holds; heartbeats of further ones are refused.
@@ -103,6 +106,10 @@ pub struct Fleet {
     source_places: BTreeSet<PublicKey>,
     accusations: Accusations,
     rotten: Rotten,
+    /// How many members have a record of accepted work.
+    worked: usize,
+    /// Members that are behind, and that the source serves.
+    laggards: BTreeSet<PublicKey>,
     publications: VecDeque<(PolicyVersion, UnixMillis)>,
     broadcast_ms: VecDeque<u64>,
     /// Members that have installed the newest publication.
@@ -138,6 +145,8 @@ impl Fleet {
             restored: BTreeMap::new(),
             accusations: Accusations::default(),
             rotten: Rotten::default(),
+            worked: 0,
+            laggards: BTreeSet::new(),
             publications: VecDeque::new(),
             broadcast_ms: VecDeque::new(),
             current: 0,
@@ -234,6 +243,7 @@ impl Fleet {
         let before = member.heartbeat.uplinks.clone();
         let elapsed = now.since(member.seen).min(ACTIVE_FOR_MS);
         let believed = self.cap.0.saturating_mul(BELIEVED).saturating_mul(elapsed) / 1_000;
+        let mut benefactor = None;
         for report in reports {
             let known =
                 upstreams.contains(&report.peer) || member_avoids(&self.members, node, &report.peer, now);
@@ -246,6 +256,7 @@ impl Fleet {
                 let gained = report.bytes.saturating_sub(bytes).min(believed);
                 if gained > 0 {
                     peer.record.delivered(now, gained, report.bytes_per_s);
+                    benefactor = Some(report.peer);
                 }
                 if report.failed > failed {
                     peer.record.failed(now, *node);
@@ -254,6 +265,9 @@ impl Fleet {
             if report.rotten {
                 self.rotten(now, node, &report.peer);
             }
+        }
+        if let Some(member) = self.members.get_mut(node) {
+            member.benefactor = benefactor.or(member.benefactor);
         }
     }
 
@@ -345,6 +359,7 @@ impl Fleet {
         silent.iter().for_each(|node| self.silence(node));
         gone.iter().for_each(|node| self.forget(node));
         self.rank_if_due(now);
+        self.note_laggards(now);
         gone
     }
 
@@ -364,7 +379,7 @@ impl Fleet {
     /// Gives a node that is not silent its place in chains and mesh, if it has none.
     fn place(&mut self, node: &PublicKey) {
         let Some(member) = self.members.get(node) else { return };
-        let (serves, forwards) = (member.serves(), member.forwards());
+        let (serves, forwards) = (self.serves(member), self.forwards(member));
         let mut changed = self.present.insert(*node);
         if serves != self.graph.contains(node) || forwards != self.chains.contains(node) {
             changed = true;
@@ -408,6 +423,7 @@ impl Fleet {
         self.by_seen.remove(&(member.seen, *node));
         let newest = self.publications.back().map(|(version, _)| *version);
         self.current -= usize::from(newest.is_some() && member.heartbeat.installed == newest);
+        self.forget_work(&member);
     }
 
     /// The members by key: nodes whose heartbeats come.

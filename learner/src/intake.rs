@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! work_ahead   how much a node may be leased, what is leased a second time
+//! fruitless    who brings nothing waits longer each time
 //! order ─ leases ─> node ─> bytes
 //!                             └─ admission   size, signature, lease, versions, task rules, reward
 //!                                  └─ filter   does the group teach anything?
@@ -17,6 +18,7 @@ pub mod admission;
 pub mod buffer;
 pub mod coordinator;
 pub mod filter;
+pub mod fruitless;
 pub mod group;
 pub mod leases;
 pub mod outcome;

@@ -8,7 +8,7 @@
 //! (sequences), `storage` and `common`.
 //!
 //! ```text
-//! heartbeat, leases, neighbours ─> control ─> lease_writer (one flush for all that wait)
+//! heartbeat, leases, neighbours ─> control, pace, locations ─> lease_writer (one flush for all that wait)
 //! stream of groups ─> rate_limit ─> delivery
 //!     ├─ judges          admission, reward, audit, on threads that may block
 //!     ├─ verifiers       groups that wait for a panel
@@ -19,6 +19,7 @@
 mod control;
 mod delivery;
 mod lease_writer;
+mod locations;
 pub mod moderation;
 pub mod options;
 mod pace;
@@ -36,8 +37,9 @@ use crate::verification::panel::PanelConfig;
 use crate::verification::sampling_audit::SamplingAudit;
 use delivery::UnderWay;
 use echo_protocol::control::heartbeat::Heartbeat;
+use echo_protocol::net::peer_id::peer_of_key;
 use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots};
-use echo_protocol::net::{Host, HostEvents, NetError, protocol_names};
+use echo_protocol::net::{Host, HostEvents, NetError, PeerId, protocol_names};
 use echo_protocol::program::clock;
 use echo_protocol::run::charter::Charter;
 use echo_protocol::run::epoch::Epoch;
@@ -46,6 +48,8 @@ use echo_protocol::snapshot::manifest::Manifest;
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::signed::Signed;
+use locations::Locations;
+use pace::PeerAllowances;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -80,6 +84,10 @@ pub struct SharedState {
     verifiers: Verifiers,
     /// Nobody outside knows it, and it is the same after a restart.
     secret: [u8; 32],
+    /// From where nodes are connected.
+    locations: Locations,
+    /// How often nodes ask for manifests.
+    manifest_pace: Mutex<PeerAllowances>,
     /// Groups that are judged now.
     under_way: UnderWay,
     coordinator: Mutex<Coordinator>,
@@ -117,6 +125,8 @@ impl SharedState {
             audit,
             verifiers,
             secret,
+            locations: Locations::default(),
+            manifest_pace: Mutex::new(PeerAllowances::manifests()),
             under_way: UnderWay::default(),
             coordinator,
             arrived,
@@ -234,11 +244,11 @@ pub async fn serve(
     let of_verifiers = shared.audit.is_some().then(|| host.accept(protocol_names::CHECKS)).transpose()?;
     let verifying = of_verifiers.map(|incoming| tokio::spawn(verifiers::accept(shared.clone(), incoming)));
     let expiring = tokio::spawn(verifiers::expire(shared.clone()));
-    let sweep = tokio::spawn(sweep(shared.clone(), snapshots));
+    let sweep = tokio::spawn(sweep(shared.clone(), host.clone(), snapshots));
     let watch = tokio::spawn(watch(shared.clone(), snapshot_events));
     let stop = [intake.abort_handle(), sweep.abort_handle(), watch.abort_handle(), expiring.abort_handle()];
     tokio::select! {
-        () = control::answer(shared, events) => {}
+        () = control::answer(shared, &host, events) => {}
         // Its writer died: a learner that takes nothing in must not look alive.
         _ = intake => {}
     }
@@ -249,8 +259,8 @@ pub async fn serve(
 
 /// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and
 /// has the record written.
-async fn sweep(shared: Arc<SharedState>, snapshots: Snapshots) {
-    let (mut reported_consumers, mut reported_leaves) = (Vec::new(), Vec::new());
+async fn sweep(shared: Arc<SharedState>, host: Host, snapshots: Snapshots) {
+    let (mut reported_consumers, mut reported_leaves, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     let mut back_by = Some(clock::now().plus(BACK_WITHIN_MS));
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
@@ -259,13 +269,14 @@ async fn sweep(shared: Arc<SharedState>, snapshots: Snapshots) {
             Some(_) => shared.coordinator().holders().copied().collect(),
             None => Vec::new(),
         };
-        let (gone, consumers, leaves) = {
+        let (gone, consumers, leaves, with_a_record) = {
             let mut fleet = shared.fleet();
             let mut gone = fleet.expire(now);
             gone.extend(holders.into_iter().filter(|holder| !fleet.members().contains_key(holder)));
             let consumers = fleet.source_consumers();
             let leaves = fleet.leaves_among(&consumers);
-            (gone, consumers, leaves)
+            let with_a_record: Vec<PeerId> = fleet.with_a_record().filter_map(peer_of_key).collect();
+            (gone, consumers, leaves, with_a_record)
         };
         // The driver only stops with the process.
         if consumers != reported_consumers {
@@ -276,6 +287,11 @@ async fn sweep(shared: Arc<SharedState>, snapshots: Snapshots) {
             reported_leaves.clone_from(&leaves);
             let _ = snapshots.leaves(leaves).await;
         }
+        // Where too many are connected, strangers make room.
+        if with_a_record != kept {
+            kept.clone_from(&with_a_record);
+            let _ = host.keep(with_a_record).await;
+        }
         if !gone.is_empty() {
             for node in &gone {
                 paced_log::line("gone", &format!("node {} is gone; its orders are free", node.short()));
@@ -284,8 +300,8 @@ async fn sweep(shared: Arc<SharedState>, snapshots: Snapshots) {
         }
         // A change of standing waits for the disk.
         let keeping = shared.clone();
-        let kept = tokio::task::spawn_blocking(move || keeping.coordinator().keep_record()).await;
-        if let Ok(Err(error)) = kept {
+        let written = tokio::task::spawn_blocking(move || keeping.coordinator().keep_record()).await;
+        if let Ok(Err(error)) = written {
             tracing::error!(%error, "the record of peers cannot be written");
         }
     }

@@ -39,7 +39,7 @@ pub mod streams;
 mod swarm;
 mod transport;
 
-pub use addresses::{dialable, outer_ip};
+pub use addresses::{dialable, ip_of_address, outer_ip, relay_of, shares_ip};
 pub use behaviour::control_codec::{MAX_CONTROL_REQUEST, MAX_CONTROL_RESPONSE};
 pub use config::{DhtMode, HostConfig};
 pub use error::NetError;

@@ -35,6 +35,12 @@ pub struct Member {
     pub(super) reports: ReportCount,
     /// Whose its word is where it counts for others; `None` while its record is not good enough.
     pub(super) owner: Option<Owner>,
+    /// Whether it has a record of accepted work.
+    pub(super) worked: bool,
+    /// When it came.
+    pub(super) since: UnixMillis,
+    /// The neighbour that last brought it something, by its own word.
+    pub(super) benefactor: Option<PublicKey>,
     /// Those that failed it, and until when it gets others instead.
     avoided: BTreeMap<PublicKey, UnixMillis>,
     /// When it last changed whether it forwards or can be reached; `None` while it is as it came.
@@ -80,6 +86,9 @@ impl Member {
             standing: ForwardingStanding::default(),
             reports: ReportCount::default(),
             owner: None,
+            worked: false,
+            since: now,
+            benefactor: None,
             avoided: BTreeMap::new(),
             moved: None,
         }

@@ -53,8 +53,12 @@ impl Fleet {
         if self.config.mode == DisseminationMode::Chain {
             return upstreams;
         }
-        let source = self.source_places.contains(node) || self.present.len() <= SMALL_FLEET;
-        let mesh = self.mesh(node).into_iter().filter(usable).chain(source.then_some(me));
+        let source = self.source_places.contains(node)
+            || self.laggards().contains(node)
+            || self.present.len() <= SMALL_FLEET;
+        let proven = self.benefactor(member).filter(usable);
+        let mesh = proven.into_iter().chain(self.mesh(node).into_iter().filter(usable));
+        let mesh = source.then_some(me).into_iter().chain(mesh);
         let mut named: BTreeSet<PublicKey> = upstreams.iter().map(|(key, _)| *key).collect();
         for key in mesh {
             if upstreams.len() < MAX_NEIGHBOURS && named.insert(key) {
@@ -72,7 +76,7 @@ impl Fleet {
 
     fn mesh(&self, node: &PublicKey) -> Vec<PublicKey> {
         if self.present.len() <= SMALL_FLEET {
-            let serving = |key: &&PublicKey| self.members.get(*key).is_some_and(Member::serves);
+            let serving = |key: &&PublicKey| self.members.get(*key).is_some_and(|member| self.serves(member));
             return self.present.iter().filter(serving).copied().collect();
         }
         if self.graph.contains(node) {
@@ -130,12 +134,18 @@ impl Fleet {
             return self.present.iter().take(MAX_SOURCE_CONSUMERS).copied().collect();
         }
         let places = self.source_places.len().max(2 * self.chains.count());
-        self.chains.by_depth().take(places.min(MAX_SOURCE_CONSUMERS)).collect()
+        let mut consumers: Vec<PublicKey> = self.chains.by_depth().take(places).collect();
+        // Before the last rows, which have others too.
+        consumers.truncate(MAX_SOURCE_CONSUMERS - self.laggards().len());
+        let behind: Vec<PublicKey> =
+            self.laggards().iter().filter(|node| !consumers.contains(node)).copied().collect();
+        consumers.extend(behind);
+        consumers
     }
 
     /// Those of `consumers` who serve nobody.
     pub fn leaves_among(&self, consumers: &[PublicKey]) -> Vec<PublicKey> {
-        let is_leaf = |key: &&PublicKey| self.members.get(key).is_some_and(|member| !member.serves());
+        let is_leaf = |key: &&PublicKey| self.members.get(key).is_some_and(|member| !self.serves(member));
         consumers.iter().filter(is_leaf).copied().collect()
     }
 }

@@ -38,19 +38,21 @@ impl Fleet {
             .present
             .iter()
             .filter_map(|node| Some((*node, self.members.get(node)?)))
-            .filter(|(_, member)| member.forwards())
+            .filter(|(_, member)| self.forwards(member))
             .collect();
         let (mut good, mut tail): (Vec<_>, Vec<_>) =
             standing.into_iter().partition(|(_, member)| member.standing == ForwardingStanding::Forwards);
-        let uplink = |member: &Member| member.uplink(cap).unwrap_or(cap);
-        // Equal scores, those of newcomers above all, are told apart by the uplink.
+        // Equals are told apart by lot.
+        let rank = |node: &PublicKey, member: &Member| {
+            (Reverse(self.uplink_for_rank(member, cap)), self.lot(node, 0))
+        };
         good.sort_by(|(a, x), (b, y)| {
             let score = y.record.score(now, cap).total_cmp(&x.record.score(now, cap));
-            score.then(uplink(y).cmp(&uplink(x))).then(a.cmp(b))
+            score.then_with(|| rank(a, x).cmp(&rank(b, y)))
         });
         let mut rest = good.split_off(count.min(good.len()));
-        rest.sort_by_key(|(node, member)| (Reverse(uplink(member)), *node));
-        tail.sort_by_key(|(node, member)| (Reverse(uplink(member)), *node));
+        rest.sort_by_key(|(node, member)| rank(node, member));
+        tail.sort_by_key(|(node, member)| rank(node, member));
         let ranked = good.into_iter().chain(rest).chain(tail).map(|(node, _)| node);
         self.chains = Chains::of(count, ranked, |a, b| linked(&self.members, a, b));
         self.place_at_source();

@@ -466,7 +466,8 @@ fn nothing_is_reshuffled_while_a_broadcast_is_under_way() {
     assert_eq!(fleet.chains().len(), 7);
     let stayed = fleet.members().keys().filter(|node| **node != key(7));
     assert!(stayed.clone().all(|node| fleet.chains().before(node).next() == before.before(node).next()));
-    // All have it: now the newcomer's uplink counts.
+    // All have it: now the newcomer's uplink counts, as all have a record.
+    (1..=7).for_each(|n| fleet.has_worked(&key(n), true));
     (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(8_000), key(n), slow(2)).unwrap());
     fleet.heartbeat(UnixMillis(8_000), key(7), installed(2)).unwrap();
     fleet.expire(UnixMillis(8_000));
@@ -491,4 +492,81 @@ fn a_node_that_does_not_relay_is_nobodys_neighbour() {
     assert!((1..=3).all(|n| roles(&fleet, 0, &key(n)).iter().all(|(other, _)| *other != key(9))));
     assert_eq!(roles(&fleet, 0, &key(9)).len(), 4);
     assert_eq!(fleet.leaves_among(&fleet.source_consumers()), [key(9)]);
+}
+
+/// A fleet of four with a record, and of sixty keys that claim to be fast, and never pass anything on.
+fn besieged() -> Fleet {
+    let mut fleet = fleet(DisseminationMode::Echo);
+    let boast = Heartbeat { max_upload: Some(BytesPerSec(u64::MAX)), ..beat() };
+    (1..=4).for_each(|node| fleet.heartbeat(UnixMillis(0), key(node), installed(1)).unwrap());
+    (5..=64).for_each(|node| fleet.heartbeat(UnixMillis(0), key(node), boast.clone()).unwrap());
+    fleet
+}
+
+#[test]
+fn strangers_are_nobodys_upstream_where_others_have_worked() {
+    let mut fleet = besieged();
+    (1..=4).for_each(|node| fleet.has_worked(&key(node), true));
+    fleet.rank(UnixMillis(0));
+    fleet.published(UnixMillis(0), PolicyVersion(2));
+    let trusted: Vec<PublicKey> = [1, 2, 3, 4, SOURCE].map(key).into();
+    for node in fleet.members().keys() {
+        let upstreams = roles(&fleet, 0, node);
+        assert!(!upstreams.is_empty() && upstreams.iter().all(|(key, _)| trusted.contains(key)));
+    }
+    assert!(
+        (1..=4).all(|node| roles(&fleet, 0, &key(node)).iter().any(|(key, _)| *key == self::key(SOURCE)))
+    );
+    // A stranger that works is an upstream, and who loses its record is none.
+    fleet.has_worked(&key(5), true);
+    assert!(fleet.chains().contains(&key(5)));
+    fleet.has_worked(&key(5), false);
+    assert!(!fleet.chains().contains(&key(5)));
+    // When nobody has one any more, all are alike again.
+    (1..=4).for_each(|node| fleet.has_worked(&key(node), false));
+    assert_eq!(fleet.chains().len(), 64);
+}
+
+#[test]
+fn who_falls_behind_gets_the_learner_and_keeps_who_brought_something() {
+    let mut fleet = besieged();
+    fleet.rank(UnixMillis(0));
+    fleet.published(UnixMillis(0), PolicyVersion(2));
+    let behind = (5..=64).map(key).find(|node| {
+        let list = roles(&fleet, 0, node);
+        list.len() > 2 && list.iter().all(|(other, _)| *other != key(SOURCE))
+    });
+    let (behind, at) = (behind.unwrap(), 10_001);
+    let giver = roles(&fleet, 0, &behind)[2].0;
+    for (now, n) in [1_000, at].into_iter().flat_map(|now| (1..=64).map(move |n| (now, n))) {
+        let uplinks = if key(n) == behind { vec![report(giver, 1_000, 0, false)] } else { Vec::new() };
+        let version = if key(n) == behind { 1 } else { 2 };
+        fleet.heartbeat(UnixMillis(now), key(n), Heartbeat { uplinks, ..installed(version) }).unwrap();
+    }
+    fleet.expire(UnixMillis(at));
+    assert_eq!(fleet.laggards().iter().copied().collect::<Vec<_>>(), [behind]);
+    assert!(roles(&fleet, at, &behind).iter().any(|(other, _)| *other == key(SOURCE)));
+    assert!(fleet.source_consumers().contains(&behind));
+    for n in 65..=90 {
+        fleet.heartbeat(UnixMillis(at), key(n), installed(2)).unwrap();
+    }
+    fleet.rank(UnixMillis(at));
+    assert!(roles(&fleet, at, &behind).iter().any(|(other, _)| *other == giver), "it has delivered");
+    // It has caught up.
+    fleet.heartbeat(UnixMillis(at + 300), behind, installed(2)).unwrap();
+    fleet.expire(UnixMillis(at + 300));
+    assert!(fleet.laggards().is_empty());
+}
+
+#[test]
+fn no_crowd_of_strangers_takes_the_places_of_those_that_are_behind_and_have_worked() {
+    let mut fleet = besieged();
+    (1..=4).for_each(|node| fleet.has_worked(&key(node), true));
+    fleet.published(UnixMillis(0), PolicyVersion(2));
+    for n in 1..=64 {
+        fleet.heartbeat(UnixMillis(20_000), key(n), installed(1)).unwrap();
+    }
+    fleet.expire(UnixMillis(20_000));
+    assert_eq!(fleet.laggards().len(), LAGGARDS);
+    assert!((1..=4).all(|node| fleet.laggards().contains(&key(node))));
 }

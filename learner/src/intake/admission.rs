@@ -5,6 +5,7 @@
 //! | step | stages |
 //! |---|---|
 //! | [`Admission::check_frame`], before the bytes are read | size |
+//! | [`Admission::read_head`], [`Admission::check_lease`], before they are decoded | identity, run, duplicate, lease |
 //! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
 //! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
 //! | [`Admission::judge`], pure, may be slow | task rules (the episode replayed), reward recomputed |
@@ -47,9 +48,10 @@ use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::codec::CodecError;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::signed::{ENVELOPE_BYTES, Signed, SignedError};
+use echo_protocol::work::lease::LeaseId;
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::submission::RefuseReason;
-use echo_protocol::work::trajectory::{Form, MAX_GROUP_BYTES, TrajectoryGroup};
+use echo_protocol::work::trajectory::{Form, GroupHead, MAX_GROUP_BYTES, TrajectoryGroup};
 use echo_sandbox::rollout::mix::TaskMix;
 
 use crate::intake::buffer::{BufferError, OrderStatus, ReplayBuffer};
@@ -120,6 +122,22 @@ impl Admission {
         Err(Refusal::new(RefuseReason::FrameTooLarge, detail))
     }
 
+    /// What a frame says of itself, before its signature is looked at and the rest is decoded: `peer`, whom the
+    /// connection authenticated, names itself and this run.
+    ///
+    /// # Errors
+    /// The first stage that the head fails.
+    pub fn read_head(&self, bytes: &[u8], peer: &PublicKey) -> Result<GroupHead, Refusal> {
+        self.check_frame(bytes.len() as u64)?;
+        let signed = Signed::<TrajectoryGroup>::from_bytes(bytes).map_err(malformed)?;
+        let head = GroupHead::read(signed.body()).ok_or_else(|| {
+            let detail = "a group begins with its run, lease, counter and node".to_owned();
+            Refusal::new(RefuseReason::Malformed, detail)
+        })?;
+        self.check_names(&signed.key(), &head, peer)?;
+        Ok(head)
+    }
+
     /// The stages that need nothing but the bytes and `peer`, the key that the connection authenticated.
     ///
     /// # Errors
@@ -133,19 +151,8 @@ impl Admission {
         })?;
         let counter = group.counter;
         let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(counter));
-        if signed.key() != *peer {
-            let detail = format!("signed by {}, sent by {peer}", signed.key());
-            return refuse(RefuseReason::Identity, detail);
-        }
-        if group.node != *peer {
-            return refuse(
-                RefuseReason::Identity,
-                format!("names {} as its node, sent by {peer}", group.node),
-            );
-        }
-        if group.run != self.run {
-            return refuse(RefuseReason::Run, format!("belongs to run {}, this is {}", group.run, self.run));
-        }
+        let head = GroupHead { run: group.run, lease: group.lease, counter, node: group.node };
+        self.check_names(&signed.key(), &head, peer)?;
         if let Err(error) = group.check_form(&self.form) {
             return refuse(RefuseReason::Schema, error.to_string());
         }
@@ -156,6 +163,22 @@ impl Admission {
             return Err(Refusal::new(RefuseReason::Schema, detail).held(Fault::Innocent).of(counter));
         }
         Ok(Checked { id: signed.body_id(), group })
+    }
+
+    /// Everybody signs for himself, and for this run.
+    fn check_names(&self, signer: &PublicKey, head: &GroupHead, peer: &PublicKey) -> Result<(), Refusal> {
+        let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(head.counter));
+        if signer != peer {
+            return refuse(RefuseReason::Identity, format!("signed by {signer}, sent by {peer}"));
+        }
+        if head.node != *peer {
+            let detail = format!("names {} as its node, sent by {peer}", head.node);
+            return refuse(RefuseReason::Identity, detail);
+        }
+        if head.run != self.run {
+            return refuse(RefuseReason::Run, format!("belongs to run {}, this is {}", head.run, self.run));
+        }
+        Ok(())
     }
 
     /// The stages that look something up, cheap enough for the thread that owns the book and the buffer.
@@ -171,7 +194,23 @@ impl Admission {
         book: &LeaseBook,
         buffer: &ReplayBuffer,
     ) -> Result<(), Rejection> {
-        let counter = group.counter;
+        let GroupHead { lease, counter, node, .. } = group.head();
+        self.check_lease(&node, lease, counter, book, buffer)?;
+        self.check_versions(group, progress, book.granted_at(&node, lease, counter))
+    }
+
+    /// The look-ups that need the head alone: whether the order is delivered, and leased to this node.
+    ///
+    /// # Errors
+    /// As for [`Admission::screen`].
+    pub fn check_lease(
+        &self,
+        node: &PublicKey,
+        lease: LeaseId,
+        counter: OrderCounter,
+        book: &LeaseBook,
+        buffer: &ReplayBuffer,
+    ) -> Result<(), Rejection> {
         let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(counter).into());
         let status = buffer.status(counter).map_err(|error| Rejection::retry(&error))?;
         match status {
@@ -186,7 +225,7 @@ impl Admission {
             }
             None => {}
         }
-        if let Err(error) = book.check(&group.node, group.lease, counter) {
+        if let Err(error) = book.check(node, lease, counter) {
             let reason = match error {
                 LeaseRefusal::Delivered(_) => RefuseReason::Duplicate,
                 _ => RefuseReason::Lease,
@@ -194,7 +233,7 @@ impl Admission {
             let refusal = Refusal::new(reason, error.to_string()).held(error.fault(book));
             return Err(refusal.of(counter).into());
         }
-        self.check_versions(group, progress)
+        Ok(())
     }
 
     /// [`Admission::screen`] again, then takes the group into the buffer's stage. The node may be
@@ -221,7 +260,13 @@ impl Admission {
         Ok(counter)
     }
 
-    fn check_versions(&self, group: &TrajectoryGroup, progress: Progress) -> Result<(), Rejection> {
+    /// `granted` is where the learner was when it leased the order, if this process did.
+    fn check_versions(
+        &self,
+        group: &TrajectoryGroup,
+        progress: Progress,
+        granted: Option<PolicyVersion>,
+    ) -> Result<(), Rejection> {
         let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(group.counter).into());
         let versions = || group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version);
         let published = |version: &PolicyVersion| {
@@ -241,7 +286,10 @@ impl Admission {
         if let Some(stale) = versions().find(|version| !self.staleness.admits(*version, progress.current)) {
             let budget = self.staleness.budget();
             let detail = format!("{stale} at {}: more than S = {budget} updates old", progress.current);
-            return refuse(RefuseReason::Stale, detail);
+            let refusal = Refusal::new(RefuseReason::Stale, detail).of(group.counter);
+            // Orders are leased to nodes with a fresh policy alone, and are begun after that.
+            let on_purpose = granted.is_some_and(|at| stale <= at && !self.staleness.admits(stale, at));
+            return Err(if on_purpose { refusal.held(Fault::Lie) } else { refusal }.into());
         }
         Ok(())
     }

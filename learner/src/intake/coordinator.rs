@@ -2,6 +2,7 @@
 //! under one lock.
 
 mod granting;
+mod effort;
 mod reply;
 mod state;
 
@@ -10,6 +11,7 @@ use crate::intake::buffer::{
     BufferError, BufferLimits, DropReason, Flushed, ReplayBuffer, StoredGroup, Totals, Unflushed,
 };
 use crate::intake::filter::Filter;
+use crate::intake::fruitless::Fruitless;
 use crate::intake::leases::{
     FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError, UnflushedLeases,
 };
@@ -109,6 +111,7 @@ pub struct Coordinator {
     closed: bool,
     /// When a node that cannot do an order is worth a line again.
     next_complaint: UnixMillis,
+    fruitless: Fruitless,
     /// The first failure of the disk.
     failure: Option<BufferError>,
 }
@@ -150,6 +153,7 @@ impl Coordinator {
             None => LeaseBook::new(leases),
         };
         book.begin(Epoch::after(book.epoch(), now));
+        book.at(version);
         // What an earlier process published: every published version had all its batches in the
         // journal. The bound may name versions that were never announced, which no node can have,
         // and whose groups would be asked to come again.
@@ -175,6 +179,7 @@ impl Coordinator {
             progress,
             closed: false,
             next_complaint: UnixMillis(0),
+            fruitless: Fruitless::default(),
             failure: None,
         })
     }
@@ -307,9 +312,12 @@ impl Coordinator {
                 replies.iter_mut().filter(|reply| reply.is_accepted()).for_each(UnsignedReply::put_off);
             }
         }
-        for UnsignedReply { answer, .. } in &replies {
+        for UnsignedReply { answer, receipt } in &replies {
             if let (Some(counter), Outcome::Accepted) = (answer.counter, &answer.outcome) {
                 self.book.delivered(counter);
+            }
+            if let (Some(receipt), Outcome::Accepted) = (receipt, &answer.outcome) {
+                self.brought(&receipt.node);
             }
             self.tally.record(&answer.outcome);
         }
@@ -332,6 +340,10 @@ impl Coordinator {
             Ok(()) => refusal,
             Err(unheard) => Refusal { counter: refusal.counter, ..unheard },
         };
+        // A duplicate was accepted, and a group of another run costs this one nothing.
+        if !matches!(refusal.reason, RefuseReason::Duplicate | RefuseReason::Run) {
+            self.fruitless.note(now, *node);
+        }
         let reply = self.judge(now, node, refusal);
         self.tally.record(&reply.answer.outcome);
         reply
@@ -380,6 +392,10 @@ impl Coordinator {
     /// Notes from where a node is connected; `None` where that says nothing.
     pub fn connected(&mut self, node: PublicKey, network: Option<NetworkPrefix>) {
         self.record.connected(node, network);
+        self.book.connected(node, network);
+        if self.record.is_known(&node) {
+            self.book.is_known_now(&node);
+        }
     }
 
     /// Notes that it is not any more.
@@ -475,6 +491,7 @@ impl Coordinator {
         if let Some(work_ahead) = &mut self.work_ahead {
             work_ahead.at(now, version);
         }
+        self.book.at(version);
     }
 
     /// Tells that `version` is on the fleet.

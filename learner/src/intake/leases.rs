@@ -13,11 +13,12 @@
 //!
 //! An order may be out with two nodes at once: one whose group comes too late, or which a batch waits for, is
 //! made idle ahead of its time ([`LeaseBook::late`]) and leased anew. Whoever delivers it first is taken; the
-//! other one is told that it is not needed any more. After a restart only the newer lease holds.
+//! other one hears that it is not needed any more. After a restart only the newer lease holds.
 //!
-//! No node decides alone which orders are left out. An idle order is not leased to a node that held it
-//! before, while another one asks for orders that did not. And of the leases that end without a delivery the
-//! first of each node counts, then only those that run out, those whose order came back as one that cannot be
+//! No owner decides alone which orders are left out; all keys of a network are one. An idle order is not leased
+//! to an owner that held it before, while another one asks for orders that did not. It is not given up before
+//! some with a record have held it, if there are any. And of the leases that end without a delivery the
+//! first of each owner counts, then only those that run out, those whose order came back as one that cannot be
 //! done, and those whose group could not be judged: going away and having a group refused costs nothing, and
 //! done again says nothing of the order.
 //!
@@ -27,6 +28,7 @@
 
 mod changes;
 mod journal;
+mod parties;
 mod refusal;
 mod snapshot;
 
@@ -36,12 +38,14 @@ use std::ops::Range;
 use echo_protocol::control::requests::MAX_LEASES;
 use echo_protocol::run::charter::RunId;
 use echo_protocol::run::epoch::Epoch;
+use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS, ReturnReason};
 use echo_protocol::work::order::OrderCounter;
 
 use changes::{Change, Changes, Rest};
+use parties::{Parties, Party};
 
 pub use journal::{FlushedLeases, LeaseJournal, LeaseJournalError, UnflushedLeases};
 pub use refusal::LeaseRefusal;
@@ -56,6 +60,9 @@ pub const MAX_OPEN_ORDERS: usize = 1 << 20;
 /// given it every time. Counted are the first lease of each node, and of its later ones those that ran out,
 /// that came back as ones that cannot be done, or whose group could not be judged. A restart counts anew.
 pub const MAX_LEASES_OF_ORDER: u32 = 8;
+
+/// Nodes whose leases of one order ended, as far as they are remembered.
+const MAX_HOLDERS: usize = 64;
 
 /// Idle orders that are looked at for one that a node did not hold before.
 const MAX_IDLE_SEARCHED: usize = 1024;
@@ -78,6 +85,8 @@ struct Open {
     deadline: UnixMillis,
     /// Orders of the lease that are out or idle.
     left: u32,
+    /// Where the learner was when it granted it; `None` if an earlier process did.
+    at: Option<PolicyVersion>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +121,7 @@ struct Slot {
     state: State,
     /// Leases of the order that ended, as far as they count: at least one for each of `holders`.
     ended: u32,
-    /// Whose leases of the order ended: fewer than [`MAX_LEASES_OF_ORDER`].
+    /// Whose leases of the order ended: at most [`MAX_HOLDERS`], the newest.
     holders: Vec<PublicKey>,
     /// How many groups of the run were accepted when judging the one of this lease first failed.
     failed: Option<u64>,
@@ -129,6 +138,8 @@ pub struct LeaseBook {
     /// The next order that was never leased.
     cursor: OrderCounter,
     next_lease: LeaseId,
+    /// Where the learner is.
+    at: PolicyVersion,
     /// Leases that this book did not grant, and that may be out all the same: its directory was restored from
     /// a backup, and they were granted after that was made.
     unknown: Range<LeaseId>,
@@ -142,9 +153,11 @@ pub struct LeaseBook {
     /// The numbers of `leases`, by their nodes.
     by_node: BTreeSet<(PublicKey, LeaseId)>,
     out_by_node: BTreeMap<PublicKey, u64>,
-    /// When each node last asked for orders. Whoever has gone or has not asked for two lifetimes of
+    /// Whose the nodes are.
+    parties: Parties,
+    /// When each party last asked for orders. Whoever has gone or has not asked for two lifetimes of
     /// a lease is forgotten.
-    asked: BTreeMap<PublicKey, UnixMillis>,
+    asked: BTreeMap<Party, UnixMillis>,
     /// When it was last seen to that.
     forgot: UnixMillis,
     /// Orders that were given up since somebody asked.
@@ -159,6 +172,7 @@ impl LeaseBook {
             config,
             cursor: OrderCounter(0),
             next_lease: LeaseId(0),
+            at: PolicyVersion(0),
             unknown: LeaseId(0)..LeaseId(0),
             leases: BTreeMap::new(),
             orders: BTreeMap::new(),
@@ -166,6 +180,7 @@ impl LeaseBook {
             deadlines: BTreeSet::new(),
             by_node: BTreeSet::new(),
             out_by_node: BTreeMap::new(),
+            parties: Parties::default(),
             asked: BTreeMap::new(),
             forgot: UnixMillis(0),
             given_up: Vec::new(),
@@ -192,8 +207,8 @@ impl LeaseBook {
     pub fn grant(&mut self, now: UnixMillis, node: PublicKey, orders: u32, room: u64) -> Vec<Lease> {
         self.expire(now);
         self.forget_silent(now);
-        self.asked.insert(node, now);
-        let allowed = self.config.max_open_per_node.saturating_sub(self.out_with(&node));
+        self.asked.insert(self.parties.of(&node), now);
+        let allowed = self.most_open(&node).saturating_sub(self.out_with(&node));
         let mut wanted = u64::from(orders).min(room).min(allowed);
         let mut leases = Vec::new();
         while wanted > 0 && leases.len() < MAX_LEASES {
@@ -220,7 +235,8 @@ impl LeaseBook {
     /// Leases one idle order to `node`, unless the node holds all that it may or held this order before.
     pub fn grant_idle(&mut self, now: UnixMillis, node: PublicKey, counter: OrderCounter) -> Option<Lease> {
         let slot = self.orders.get(&counter).filter(|slot| slot.state != State::Out)?;
-        let may = !slot.holders.contains(&node) && self.out_with(&node) < self.config.max_open_per_node;
+        let is_first = !self.parties.is_among(&slot.holders, &node);
+        let may = is_first && self.out_with(&node) < self.most_open(&node);
         may.then(|| self.open(now, node, counter, 1))
     }
 
@@ -357,7 +373,7 @@ impl LeaseBook {
     /// Makes all orders of `node` idle at once, or gives them up, and returns them. Should it come
     /// back, it may still deliver those that were not leased again.
     pub fn node_gone(&mut self, node: &PublicKey) -> Vec<OrderCounter> {
-        self.asked.remove(node);
+        self.asked.remove(&self.parties.of(node));
         let ids: Vec<LeaseId> = self.of_node(node, LeaseId(0)).collect();
         ids.into_iter().flat_map(|id| self.lapse(id, End::Gone)).collect()
     }
@@ -439,16 +455,6 @@ impl LeaseBook {
         }
     }
 
-    /// Whether an idle order may be leased to `node`: it did not hold it, or so did all others
-    /// that ask for orders.
-    fn is_for(&self, node: &PublicKey, counter: OrderCounter) -> bool {
-        self.orders.get(&counter).is_some_and(|slot| {
-            let held = |node: &PublicKey| slot.holders.contains(node);
-            // Ends with the first that did not, so after as many steps as there are holders.
-            !held(node) || self.asked.keys().all(held)
-        })
-    }
-
     /// The next contiguous range of at most `most` orders to lease to `node`, possibly empty.
     fn next_range(&self, node: &PublicKey, most: u64) -> (OrderCounter, u32) {
         let room = (MAX_OPEN_ORDERS - self.orders.len().min(MAX_OPEN_ORDERS)) as u64;
@@ -488,7 +494,7 @@ impl LeaseBook {
         self.deadlines.insert((deadline, id));
         self.by_node.insert((node, id));
         *self.out_by_node.entry(node).or_default() += u64::from(count);
-        self.leases.insert(id, Open { lease: lease.clone(), deadline, left: count });
+        self.leases.insert(id, Open { lease: lease.clone(), deadline, left: count, at: Some(self.at) });
         self.changes.push(Change::Granted(lease.clone()));
         lease
     }
@@ -529,14 +535,18 @@ impl LeaseBook {
             self.changes.push(Change::Rested(counter, rest));
             return;
         }
-        let is_first = !slot.holders.contains(&node);
-        if is_first {
+        let is_first = !self.parties.is_among(&slot.holders, &node);
+        if !slot.holders.contains(&node) {
+            if slot.holders.len() >= MAX_HOLDERS {
+                slot.holders.remove(0);
+            }
             slot.holders.push(node);
         }
         if is_first || matches!(end, End::Expired | End::Unjudged | End::Undoable) {
-            slot.ended += 1;
+            slot.ended = slot.ended.saturating_add(1);
         }
-        let is_over = slot.ended >= MAX_LEASES_OF_ORDER;
+        let is_over = slot.ended >= MAX_LEASES_OF_ORDER
+            && self.parties.suffice(&slot.holders, |party| self.asked.contains_key(party));
         self.uncount(lease);
         if is_over {
             self.detach(counter);

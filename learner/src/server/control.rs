@@ -2,12 +2,13 @@
 
 use super::SharedState;
 use super::lease_writer::Granting;
+use super::pace::PeerAllowances;
 use super::turns::RequestCounts;
 use crate::intake::coordinator::LeaseRequest;
 use crate::reputation::NetworkPrefix;
 use echo_protocol::control::requests::{ControlRequest, ControlResponse, MAX_NEIGHBOURS};
 use echo_protocol::net::peer_id::key_of_peer;
-use echo_protocol::net::{HostEvent, HostEvents, Responder, outer_ip};
+use echo_protocol::net::{Host, HostEvent, HostEvents, Responder, outer_ip};
 use echo_protocol::program::clock;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::signed::Signed;
@@ -15,6 +16,7 @@ use echo_protocol::work::lease::HeldOrder;
 use echo_protocol::work::submission::RefuseReason;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 
 /// Requests worked on at once. The host bounds those that wait.
 const AT_ONCE: usize = 64;
@@ -27,7 +29,8 @@ const NO_LEASES: &str = "the learner cannot lease orders now; ask again later";
 
 /// Answers requests until the host stops, or until no leases can be written any more: a learner
 /// that leases nothing must not look alive.
-pub(super) async fn answer(shared: Arc<SharedState>, mut events: HostEvents) {
+pub(super) async fn answer(shared: Arc<SharedState>, host: &Host, mut events: HostEvents) {
+    let mut pace = PeerAllowances::requests();
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let turns = RequestCounts::default();
     let granting = Arc::new(Granting::start(shared.clone()));
@@ -44,6 +47,11 @@ pub(super) async fn answer(shared: Arc<SharedState>, mut events: HostEvents) {
         match event {
             HostEvent::Request { peer, body, reply } => {
                 let Some(node) = key_of_peer(&peer) else { continue };
+                if pace.take(Instant::now(), node).is_err() {
+                    // Dropping the reply tells the peer.
+                    tracing::debug!(node = %node.short(), "asks too often");
+                    continue;
+                }
                 let Some(turn) = turns.take(node) else {
                     tracing::debug!(node = %node.short(), "asks too much at once");
                     continue;
@@ -59,13 +67,17 @@ pub(super) async fn answer(shared: Arc<SharedState>, mut events: HostEvents) {
             // The learner is the only rightful publisher, and does not hear itself.
             HostEvent::Gossip { verdict, .. } => verdict.reject(),
             HostEvent::Disconnected { peer } => {
+                shared.locations.disconnected(&peer);
                 if let Some(node) = key_of_peer(&peer) {
                     // It is noted as long as this runs.
                     let _ = moves.send((node, Move::Gone)).await;
                     shared.fleet().disconnected(clock::now(), &node);
                 }
             }
-            HostEvent::Connected { peer, addr } => {
+            // The owner of a node that was first reached by a name shows later.
+            HostEvent::Connected { peer, addr } | HostEvent::Located { peer, addr } => {
+                shared.locations.own(host.peer_id(), &host.own_addrs());
+                shared.locations.connected(peer, addr.clone());
                 if let Some(node) = key_of_peer(&peer) {
                     let network = outer_ip(&addr).map(NetworkPrefix::of);
                     let _ = moves.send((node, Move::Connected(network))).await;
@@ -115,7 +127,8 @@ fn response(
     match request {
         ControlRequest::Charter => ControlResponse::Charter(shared.charter.clone()),
         ControlRequest::Heartbeat(heartbeat) => {
-            let heartbeat = shared.of_this_epoch(heartbeat);
+            let mut heartbeat = shared.of_this_epoch(heartbeat.checked());
+            heartbeat.addresses = shared.locations.believed(&node, heartbeat.addresses);
             let (now, known) = (clock::now(), heartbeat.neighbourhood);
             let coordinator = shared.coordinator();
             // A suspension ends by itself, and until then its node keeps its place. Who is banned has none.
@@ -129,6 +142,7 @@ fn response(
             drop(coordinator);
             let mut fleet = shared.fleet();
             fleet.weigh(&node, is_known, network);
+            fleet.has_worked(&node, is_known);
             match fleet.heartbeat(now, node, heartbeat) {
                 Ok(()) => {
                     let neighbourhood = fleet.neighbourhood(now, &node);
@@ -145,6 +159,9 @@ fn response(
             }
         }
         ControlRequest::Manifest(version) => {
+            if shared.manifest_pace.lock().take(Instant::now(), node).is_err() {
+                return ControlResponse::Refused("manifests are asked for too often; ask again later".into());
+            }
             let manifests = shared.manifests.lock();
             let found = match version {
                 Some(version) => manifests.iter().find(|(v, _)| *v == version),
@@ -154,7 +171,9 @@ fn response(
         }
         ControlRequest::Lease { orders, last } => lease(shared, granting, node, orders, last),
         ControlRequest::Return(returned) => {
-            shared.coordinator().take_back(clock::now(), &node, returned);
+            let (now, mut coordinator) = (clock::now(), shared.coordinator());
+            coordinator.take_back(now, &node, returned);
+            coordinator.brought_nothing(now, &node);
             ControlResponse::Returned
         }
         ControlRequest::Neighbours { mut lost } => {
@@ -179,6 +198,11 @@ fn lease(
     }
     if let Err(unheard) = shared.coordinator().hear(clock::now(), &node) {
         return ControlResponse::Refused(unheard.detail);
+    }
+    let pause_ms = shared.coordinator().pause_ms(clock::now(), &node);
+    if pause_ms > 0 {
+        let retry_after_ms = u32::try_from(pause_ms).unwrap_or(u32::MAX);
+        return ControlResponse::Leases { leases: Vec::new(), retry_after_ms };
     }
     let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
     let Some(granted) = granting.ask(LeaseRequest { node, installed, orders, last }) else {

@@ -220,6 +220,10 @@ fn judge(
     frame: &Arc<Vec<u8>>,
 ) -> Result<(Looked, GroupUnderWay), Box<Answer>> {
     let admission = &shared.admission;
+    // Whoever is not heard, and whoever holds no such order, costs nothing but the reading of a head.
+    let head = admission.read_head(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
+    let heard = shared.coordinator().screen_head(clock::now(), admission, &head);
+    heard.map_err(|why| rejected(shared, node, head.counter, why))?;
     let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
     let counter = checked.group().counter;
     let screened = shared.coordinator().screen(clock::now(), admission, checked.group());

@@ -36,7 +36,7 @@ impl Granting {
     pub(super) fn start(shared: Arc<SharedState>) -> Self {
         let (writer, queue) = mpsc::channel(WRITER_QUEUE);
         std::thread::spawn(move || write(&shared, queue));
-        Self { writer, pace: Mutex::default() }
+        Self { writer, pace: Mutex::new(PeerAllowances::leases()) }
     }
 
     /// Whether `node` may ask now; if not, after what time it may again.

@@ -1,4 +1,4 @@
-//! How often a peer may ask for leases.
+//! How often a peer may ask: for leases, for manifests, for anything.
 
 use super::token_bucket::LeakyBucket;
 use echo_protocol::wire::identity::PublicKey;
@@ -10,30 +10,56 @@ use tokio::time::Instant;
 /// when its stock is half empty, and where there was not enough ten times a second: this is enough
 /// for 256 groups a second, all that are taken of a peer, from a stock of eight orders.
 const LEASES_PER_S: u32 = 64;
+/// Manifests of one peer each second: a node wants one for each version, and the fastest runs make 20 a second.
+const MANIFESTS_PER_S: u32 = 32;
+/// Control requests of any kind of one peer each second: those above, and a heartbeat or two.
+const REQUESTS_PER_S: u32 = LEASES_PER_S + MANIFESTS_PER_S + 16;
 /// So much may come at once, in seconds of the above.
 const BURST: Duration = Duration::from_secs(2);
 /// Most peers whose pace is remembered, which each is for a burst's time at most: more than can be connected.
 const MAX_REMEMBERED: usize = 1 << 14;
 
 /// What peers have taken of their allowances.
-#[derive(Debug, Default)]
-pub(super) struct PeerAllowances(BTreeMap<PublicKey, LeakyBucket>);
+#[derive(Debug)]
+pub(super) struct PeerAllowances {
+    per_s: u32,
+    peers: BTreeMap<PublicKey, LeakyBucket>,
+}
 
 impl PeerAllowances {
+    /// For questions for leases.
+    pub(super) fn leases() -> Self {
+        Self::of(LEASES_PER_S)
+    }
+
+    /// For manifests.
+    pub(super) fn manifests() -> Self {
+        Self::of(MANIFESTS_PER_S)
+    }
+
+    /// For all control requests together.
+    pub(super) fn requests() -> Self {
+        Self::of(REQUESTS_PER_S)
+    }
+
+    fn of(per_s: u32) -> Self {
+        Self { per_s, peers: BTreeMap::new() }
+    }
+
     /// Takes one question of `peer`; or says how long it has to wait, and has taken nothing.
     pub(super) fn take(&mut self, now: Instant, peer: PublicKey) -> Result<(), Duration> {
-        if self.0.len() >= MAX_REMEMBERED && !self.0.contains_key(&peer) {
-            self.0.retain(|_, taken| !taken.is_empty(now));
-            if self.0.len() >= MAX_REMEMBERED {
+        if self.peers.len() >= MAX_REMEMBERED && !self.peers.contains_key(&peer) {
+            self.peers.retain(|_, taken| !taken.is_empty(now));
+            if self.peers.len() >= MAX_REMEMBERED {
                 return Err(BURST);
             }
         }
-        let taken = self.0.entry(peer).or_insert_with(|| LeakyBucket::new(now));
+        let taken = self.peers.entry(peer).or_insert_with(|| LeakyBucket::new(now));
         let wait = taken.wait(now, BURST);
         if !wait.is_zero() {
             return Err(wait);
         }
-        taken.fill(now, Duration::from_secs(1) / LEASES_PER_S);
+        taken.fill(now, Duration::from_secs(1) / self.per_s);
         Ok(())
     }
 }
@@ -50,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_questions_come_at_their_rate_whoever_else_asks() {
-        let (mut pace, begun) = (PeerAllowances::default(), Instant::now());
+        let (mut pace, begun) = (PeerAllowances::leases(), Instant::now());
         let taken = |pace: &mut PeerAllowances, now, who| {
             (0..10_000).filter(|_| pace.take(now, peer(who)).is_ok()).count()
         };
@@ -65,8 +91,22 @@ mod tests {
     }
 
     #[test]
+    fn every_kind_of_request_has_its_rate_and_all_of_them_fit_together() {
+        let begun = Instant::now();
+        for (mut pace, per_s) in [
+            (PeerAllowances::leases(), LEASES_PER_S),
+            (PeerAllowances::manifests(), MANIFESTS_PER_S),
+            (PeerAllowances::requests(), REQUESTS_PER_S),
+        ] {
+            let taken = (0..100_000).filter(|_| pace.take(begun, peer(0)).is_ok()).count();
+            assert_eq!(taken, 2 * per_s as usize + 1);
+        }
+        assert!(REQUESTS_PER_S > LEASES_PER_S + MANIFESTS_PER_S);
+    }
+
+    #[test]
     fn an_honest_node_that_asks_as_often_as_it_is_told_to_never_waits() {
-        let (mut pace, begun) = (PeerAllowances::default(), Instant::now());
+        let (mut pace, begun) = (PeerAllowances::leases(), Instant::now());
         // Ten times a second, and once for every four of 200 groups a second.
         for (every_ms, times) in [(100, 600), (20, 3_000)] {
             for n in 0..times {
@@ -80,12 +120,12 @@ mod tests {
 
     #[test]
     fn who_has_not_asked_for_long_is_forgotten_for_others() {
-        let (mut pace, begun) = (PeerAllowances::default(), Instant::now());
+        let (mut pace, begun) = (PeerAllowances::leases(), Instant::now());
         let most = MAX_REMEMBERED as u32;
         assert!((0..most).all(|n| pace.take(begun, peer(n)).is_ok()));
         assert_eq!(pace.take(begun, peer(most)), Err(BURST));
         assert_eq!(pace.take(begun, peer(0)), Ok(()), "who is remembered is not in the way of itself");
         assert_eq!(pace.take(begun + BURST, peer(most)), Ok(()));
-        assert_eq!(pace.0.len(), 1);
+        assert_eq!(pace.peers.len(), 1);
     }
 }

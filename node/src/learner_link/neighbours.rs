@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use echo_protocol::control::requests::{Neighbourhood, Peer};
-use echo_protocol::net::peer_id::peer_of_key;
+use echo_protocol::net::Host;
+use echo_protocol::net::peer_id::{addresses_of, peer_of_key};
 use echo_protocol::net::snapshots::{Snapshots, Stopped};
-use echo_protocol::net::{Host, Multiaddr};
 use parking_lot::Mutex;
 
 use crate::status::node_state::NodeState;
@@ -56,8 +56,11 @@ impl CurrentNeighbours {
     /// already answers at once.
     async fn reach(self, peer: Peer) {
         let Some(id) = peer_of_key(&peer.key) else { return };
-        let addresses: Vec<Multiaddr> = peer.addresses.iter().filter_map(|a| a.parse().ok()).collect();
-        if let Err(error) = self.host.dial(id, addresses).await {
+        for address in addresses_of(&peer) {
+            // A host that has stopped dials nobody either.
+            let _ = self.host.hear_address(id, address).await;
+        }
+        if let Err(error) = self.host.dial(id, Vec::new()).await {
             tracing::debug!(peer = %peer.key.short(), %error, "a peer behind this node was not reached");
         }
     }

@@ -1,15 +1,20 @@
 //! What other peers say to this node without being asked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use echo_protocol::control::requests::ControlResponse;
 use echo_protocol::net::snapshots::Stopped;
 use echo_protocol::net::{GossipVerdict, HostEvent, HostEvents, PeerId};
+use echo_protocol::program::log_throttle::PacedKeys;
 use echo_protocol::snapshot::manifest::Manifest;
 use echo_protocol::wire::signed::Signed;
 use tokio::sync::Notify;
 
 use crate::snapshots::manifests::{ManifestAge, Manifests};
+
+/// Whoever hands on rubbish has one line a minute.
+static BAD: PacedKeys<PeerId> = PacedKeys::new(Duration::from_secs(60));
 
 /// Listens to other peers until the host stops. Judges gossiped manifests, and notifies `learner_gone`
 /// when the learner's connection ends.
@@ -32,7 +37,7 @@ pub async fn listen(
                 }
             }
             HostEvent::Disconnected { peer } if peer == learner => learner_gone.notify_one(),
-            HostEvent::Connected { .. } | HostEvent::Disconnected { .. } => {}
+            HostEvent::Connected { .. } | HostEvent::Located { .. } | HostEvent::Disconnected { .. } => {}
         }
     }
     Ok(())
@@ -54,7 +59,10 @@ async fn judge(
         Ok(ManifestAge::News | ManifestAge::Known) => verdict.accept(),
         Ok(ManifestAge::Old) => verdict.ignore(),
         Err(error) => {
-            tracing::warn!(%source, error, "a neighbour handed on a bad manifest");
+            match BAD.due(source) {
+                Some(times) => tracing::warn!(%source, error, times, "a neighbour handed on bad manifests"),
+                None => tracing::debug!(%source, error, "a neighbour handed on a bad manifest"),
+            }
             verdict.reject();
         }
     }

@@ -9,8 +9,9 @@
 
 pub(crate) mod book;
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use libp2p::PeerId;
 use libp2p::multiaddr::{Multiaddr, Protocol};
 
 /// Whether an address has a form that a host can dial: `/ip4|ip6|dns|dns4|dns6/…` then
@@ -69,6 +70,32 @@ pub(super) fn believable_from_any<'a>(
     believable(address, &Multiaddr::empty()) || vias.into_iter().any(|via| believable(address, via))
 }
 
+/// Whether a peer that is connected through `via` may give out `address` as its own: at the IP from which it
+/// is connected, and never a name. Peers of one machine are at all of its local addresses.
+#[must_use]
+pub fn shares_ip(address: &Multiaddr, via: &Multiaddr) -> bool {
+    let (Some(claimed), Some(seen)) = (first_ip(address), first_ip(via)) else { return false };
+    let same = claimed == seen || (seen.is_loopback() && is_local(address));
+    dialable(address) && same && is_relayed(address) == is_relayed(via)
+}
+
+/// The relay of an address that leads through one, and its IP.
+#[must_use]
+pub fn relay_of(address: &Multiaddr) -> Option<(PeerId, IpAddr)> {
+    let parts: Vec<Protocol<'_>> = address.iter().collect();
+    let relay = parts.windows(2).find_map(|pair| match pair {
+        [Protocol::P2p(relay), Protocol::P2pCircuit] => Some(*relay),
+        _ => None,
+    })?;
+    Some((relay, first_ip(address)?)).filter(|_| dialable(address))
+}
+
+/// The IP with which an address begins, if it is no name.
+#[must_use]
+pub fn ip_of_address(address: &Multiaddr) -> Option<IpAddr> {
+    first_ip(address)
+}
+
 /// Whether a connection at this address runs through a relay.
 pub(super) fn is_relayed(address: &Multiaddr) -> bool {
     address.iter().any(|part| part == Protocol::P2pCircuit)
@@ -103,6 +130,14 @@ pub(super) fn network_of(address: &Multiaddr) -> Option<IpAddr> {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
         v4 => v4,
     })
+}
+
+/// The network of an address as routing sees it, which one owner may hold whole: /24 of IPv4, /48 of IPv6.
+pub(super) fn prefix_of(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits() >> 8 << 8).into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 80 << 80).into(),
+    }
 }
 
 /// Where `listening` is reached from outside, when others see us at `seen`: the one's IP and the
@@ -227,6 +262,31 @@ mod tests {
         let quic = Some(addr("/ip4/203.0.113.7/udp/4161/quic-v1"));
         assert_eq!(outside(seen, "/ip4/0.0.0.0/udp/4161/quic-v1"), quic);
         assert_eq!(outside(seen, "/ip6/::1/tcp/4160"), None);
+    }
+
+    #[test]
+    fn a_peer_gives_out_addresses_of_its_own_machine_alone() {
+        let (near, lan, far) =
+            (addr("/ip4/127.0.0.1/tcp/9"), addr("/ip4/10.0.0.7/tcp/9"), addr("/ip4/5.6.7.8/tcp/9"));
+        for (address, via, is_own) in [
+            ("/ip4/5.6.7.8/udp/4160/quic-v1", &far, true),
+            ("/ip4/5.6.7.9/tcp/22", &far, false),
+            ("/ip4/127.0.0.1/tcp/22", &far, false),
+            ("/dns4/localhost/tcp/22", &far, false),
+            ("/dns4/localhost/tcp/22", &near, false),
+            ("/ip4/127.0.0.1/tcp/4160", &near, true),
+            ("/ip4/10.0.0.7/tcp/4160", &near, true),
+            ("/ip4/5.6.7.8/tcp/4160", &near, false),
+            ("/ip4/10.0.0.7/tcp/4160", &lan, true),
+            ("/ip4/10.0.0.8/tcp/4160", &lan, false),
+        ] {
+            assert_eq!(shares_ip(&addr(address), via), is_own, "{address} from {via}");
+        }
+        let relay = "/ip4/8.8.8.8/tcp/1/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN/p2p-circuit";
+        assert!(!shares_ip(&addr(relay), &addr("/ip4/8.8.8.8/tcp/9")), "the relay's, not its own");
+        assert!(shares_ip(&addr(relay), &addr(relay)));
+        assert_eq!(relay_of(&addr(relay)).map(|(_, ip)| ip), Some("8.8.8.8".parse().unwrap()));
+        assert_eq!(relay_of(&far), None);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! The parts are libp2p's behaviours, some of them wrapped. `identify_filter` drops its guesses of our own
 //! addresses, and `dht` also reports what it heard of peers that did not answer. `control_codec` frames
-//! control messages, and `instance` tells two processes of one identity apart. May import
+//! control messages, `crowding` makes room where too many are connected, and `instance` tells two processes
+//! of one identity apart. May import
 //! `net::reachability`, `net::streams`, and the settings and limits.
 //!
 //! ```text
@@ -12,6 +13,7 @@
 //! ```
 
 pub(crate) mod control_codec;
+pub(crate) mod crowding;
 mod dht;
 mod identify_filter;
 pub(crate) mod instance;
@@ -31,6 +33,7 @@ use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::{PeerId, StreamProtocol, allow_block_list, connection_limits, identify, ping, relay};
 
 use super::behaviour::control_codec::ControlCodec;
+use super::behaviour::crowding::Crowding;
 use super::behaviour::dht::Dht;
 use super::behaviour::identify_filter::Identify;
 use super::behaviour::instance::Instance;
@@ -87,6 +90,7 @@ pub(super) type Gossip =
 #[derive(NetworkBehaviour)]
 pub(super) struct EchoBehaviour {
     pub(super) limits: connection_limits::Behaviour,
+    pub(super) crowding: Crowding,
     pub(super) blocked: allow_block_list::Behaviour<allow_block_list::BlockedPeers>,
     pub(super) identify: Identify,
     pub(super) ping: ping::Behaviour,
@@ -117,6 +121,7 @@ impl EchoBehaviour {
         let (hub, volunteer) = (config.mode == DhtMode::Server, config.mode == DhtMode::Auto);
         Ok(Self {
             limits: connection_limits::Behaviour::new(config.limits.to_libp2p()),
+            crowding: Crowding::new(config.limits),
             blocked: allow_block_list::Behaviour::default(),
             identify: Identify(identify(key, Instance::draw()?.of(&config.agent))),
             ping: ping::Behaviour::new(

@@ -26,11 +26,14 @@ pub use listen::can_listen;
 use super::behaviour::control_codec::MAX_CONTROL_REQUEST;
 use super::config::HostConfig;
 use super::error::NetError;
-use super::limits::{COMMAND_QUEUE, DHT_READY_TIMEOUT, EVENT_QUEUE, MAX_DHT_KEY, MAX_REQUEST_TIMEOUT};
+use super::limits::{
+    COMMAND_QUEUE, ConnectionLimits, DHT_READY_TIMEOUT, EVENT_QUEUE, MAX_DHT_KEY, MAX_REQUEST_TIMEOUT,
+};
 use super::streams::{IncomingStreams, accept_into_queue, open};
 use super::swarm::build_swarm;
 use super::transport::rate_limit::Pacing;
 use crate::control::heartbeat::Reach;
+use crate::program::descriptors;
 use command::HostCommand;
 use driver::{HostDriver, WatchSenders};
 
@@ -56,7 +59,8 @@ impl Host {
     /// [`NetError::AddressInUse`], [`NetError::Listen`] or [`NetError::ListenTimeout`] for an
     /// address that cannot be bound, [`NetError::TooManyTopics`], and [`NetError::Build`] where
     /// the system lacks something.
-    pub async fn start(config: HostConfig) -> Result<(Self, HostEvents), NetError> {
+    pub async fn start(mut config: HostConfig) -> Result<(Self, HostEvents), NetError> {
+        config.limits = within_descriptors(config.limits);
         let pacing = Pacing::new(config.max_upload, config.max_download);
         let swarm = build_swarm(&config, &pacing)?;
         let (command_sender, command_receiver) = mpsc::channel(COMMAND_QUEUE);
@@ -144,6 +148,15 @@ impl Host {
         self.ask(|reply| HostCommand::AddAddress { peer, addr, reply }).await
     }
 
+    /// As [`Host::add_address`], for an address that a peer has told: no names, which somebody else would have
+    /// us resolve, and addresses of our own machine only while somebody is connected from there.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`] after the host was shut down.
+    pub async fn hear_address(&self, peer: PeerId, addr: Multiaddr) -> Result<bool, NetError> {
+        self.ask(|reply| HostCommand::HearAddress { peer, addr, reply }).await
+    }
+
     /// The addresses known of a peer, the most promising first, without `/p2p/…` at their
     /// ends. Empty after shutdown.
     pub async fn known_addresses(&self, peer: PeerId) -> Vec<Multiaddr> {
@@ -170,6 +183,15 @@ impl Host {
     /// [`NetError::Stopped`] after the host was shut down.
     pub async fn block(&self, peer: PeerId) -> Result<(), NetError> {
         self.ask(|reply| HostCommand::Block { peer, reply }).await
+    }
+
+    /// Keeps the connections of these peers, and of no others, when too many are connected: those of others
+    /// make room for newcomers.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`] after the host was shut down.
+    pub async fn keep(&self, peers: Vec<PeerId>) -> Result<(), NetError> {
+        self.ask(|reply| HostCommand::Keep { peers, reply }).await
     }
 
     /// Lets a blocked peer in again.
@@ -308,6 +330,21 @@ impl Host {
             Err(_) => Err(NetError::NoDhtPeers),
         }
     }
+}
+
+/// Raises what this process may open, and keeps no more connections than that allows.
+fn within_descriptors(wanted: ConnectionLimits) -> ConnectionLimits {
+    let descriptors = descriptors::raise();
+    let limits = wanted.within(descriptors);
+    if limits != wanted {
+        tracing::warn!(
+            "this process may open {descriptors} files: it keeps {} connections of others and not {}. Raise the hard limit \
+             (ulimit -Hn, LimitNOFILE of systemd) for more",
+            limits.incoming,
+            wanted.incoming
+        );
+    }
+    limits
 }
 
 fn check_key(key: &[u8]) -> Result<(), NetError> {

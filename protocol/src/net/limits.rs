@@ -17,6 +17,11 @@ pub const MAX_GOSSIP_MESSAGE: usize =
 pub const MAX_PENDING_VERDICTS: usize = 64;
 /// A gossip message without a verdict for this long is ignored.
 pub const VERDICT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Rejected gossip messages of one peer, within [`BAD_GOSSIP_WITHIN`], after which it is blocked. Honest peers
+/// hand on what they have judged themselves; a learner that comes back may hear a second of its own past.
+pub const MAX_BAD_GOSSIP: u32 = 256;
+/// The time in which they count together.
+pub const BAD_GOSSIP_WITHIN: Duration = Duration::from_secs(60);
 /// The longest that a request may take. A longer timeout given to
 /// [`Host::request`](super::Host::request) counts as this one.
 pub const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -62,9 +67,16 @@ pub const HUB_OUTGOING: u32 = 512;
 /// Unfinished handshakes of a hub, in each direction: a fleet that reconnects after a restart comes in waves.
 pub const HUB_PENDING: u32 = 512;
 
-/// How many connections a host keeps. What goes beyond is refused; existing connections are left alone.
+/// Descriptors that connections leave to everything else: chunks, a checkpoint, the database, listeners, pipes.
+pub const RESERVED_DESCRIPTORS: u64 = 192;
+/// Connections are never derived to be fewer than so many, however few descriptors there are.
+const FEWEST_CONNECTIONS: u64 = 64;
+
+/// How many connections a host keeps.
 ///
-/// Every TCP connection costs one file descriptor, a QUIC connection none.
+/// Every TCP connection costs one file descriptor, a QUIC connection none. Where there is no place left, an
+/// unfinished handshake goes for a newer one, and the connection of a stranger for another one: the oldest of
+/// the network that has most. Who is [kept](super::Host::keep) stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Established connections that others opened.
@@ -104,12 +116,39 @@ impl ConnectionLimits {
         }
     }
 
+    /// The same within what a process may open: `descriptors` files, some of which are left to other things.
+    #[must_use]
+    pub fn within(self, descriptors: u64) -> Self {
+        let free = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(FEWEST_CONNECTIONS);
+        let free = u32::try_from(free).unwrap_or(u32::MAX);
+        let eighth = free / 8;
+        let (pending_incoming, pending_outgoing) =
+            (self.pending_incoming.min(eighth), self.pending_outgoing.min(eighth));
+        let outgoing = self.outgoing.min(free / 6);
+        let left = free - pending_incoming - pending_outgoing - outgoing;
+        // Closing connections hold their descriptors for a moment more.
+        let incoming = self.incoming.min(left - left / 8 - 1);
+        Self { incoming, outgoing, pending_incoming, pending_outgoing, ..self }
+    }
+
+    /// Most incoming connections from one address: a household, an office or a campus behind one.
+    pub(super) fn per_address(self) -> usize {
+        (self.incoming as usize / 16).max(8)
+    }
+
+    /// Most incoming connections from one network: /24 of IPv4, /48 of IPv6.
+    pub(super) fn per_network(self) -> usize {
+        (self.incoming as usize / 4).max(16)
+    }
+
     pub(super) fn to_libp2p(self) -> connection_limits::ConnectionLimits {
         connection_limits::ConnectionLimits::default()
-            .with_max_established_incoming(Some(self.incoming))
+            // Connections that make room for others count until they are closed.
+            .with_max_established_incoming(Some(self.incoming + self.incoming / 8 + 1))
             .with_max_established_outgoing(Some(self.outgoing))
             .with_max_established_per_peer(Some(self.per_peer))
-            .with_max_pending_incoming(Some(self.pending_incoming))
+            // Beyond it the oldest goes, which is not for this part to see to.
+            .with_max_pending_incoming((self.pending_incoming == 0).then_some(0))
             .with_max_pending_outgoing(Some(self.pending_outgoing))
     }
 }
@@ -117,5 +156,28 @@ impl ConnectionLimits {
 impl Default for ConnectionLimits {
     fn default() -> Self {
         Self::volunteer()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_to_everything_else() {
+        for descriptors in [0, 256, 1024, 4096, 20_000] {
+            let limits = ConnectionLimits::hub().within(descriptors);
+            let closing = limits.incoming / 8 + 1;
+            let taken = limits.incoming
+                + closing
+                + limits.outgoing
+                + limits.pending_incoming
+                + limits.pending_outgoing;
+            let free = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(FEWEST_CONNECTIONS);
+            assert!(u64::from(taken) <= free, "{limits:?} of {free}");
+            assert!(limits.incoming > 0 && limits.pending_incoming > 0);
+        }
+        assert_eq!(ConnectionLimits::hub().within(1 << 20), ConnectionLimits::hub());
+        assert!(ConnectionLimits::hub().within(1024).incoming > 400);
     }
 }

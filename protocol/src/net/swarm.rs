@@ -11,9 +11,10 @@ use libp2p::{PeerId, Swarm, SwarmBuilder, Transport, dns, quic, relay, tcp};
 use std::io;
 
 use super::behaviour::EchoBehaviour;
-use super::config::HostConfig;
+use super::config::{DhtMode, HostConfig};
 use super::error::NetError;
 use super::transport::delayed_dial::Delayed;
+use super::transport::pending_handshakes::Gated;
 use super::transport::rate_limit::{PacedMuxer, Pacing};
 use super::transport::read_coalescing::Moderated;
 use super::transport::tls::Tls;
@@ -23,6 +24,10 @@ use super::transport::yamux::Yamux;
 const QUIC_STREAM_WINDOW: u32 = 8 * 1024 * 1024;
 /// The same for all streams of a connection together.
 const QUIC_CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+/// The same at a hub, to which thousands connect, and which hears groups and questions: 128 Mbit/s over 64 ms.
+const HUB_STREAM_WINDOW: u32 = 1024 * 1024;
+/// The same for all streams of a connection together. What is not read is memory that a stranger holds.
+const HUB_CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
 /// Streams that a peer may have open towards us on one connection.
 const MAX_STREAMS_PER_CONNECTION: u16 = 512;
 /// A QUIC connection that is silent for this long is dead, in milliseconds.
@@ -67,11 +72,15 @@ pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<
     let (circuits, circuit_parts) = circuit_transport(&key)?;
     let behaviour = EchoBehaviour::new(&key, config, circuit_parts)?;
     let tcp = tcp_transport(&key, pacing.clone())?;
-    let quic = Delayed { inner: quic_transport(&key, pacing.clone()), by: TCP_HEAD_START };
+    let quic = Delayed {
+        inner: quic_transport(&key, pacing.clone(), config.mode == DhtMode::Server),
+        by: TCP_HEAD_START,
+    };
     let direct = tcp.or_transport(quic).map(|either, _| either.into_inner());
     let circuits = Delayed { inner: circuits, by: DIRECT_HEAD_START };
     let every = direct.or_transport(circuits).map(|either, _| either.into_inner());
-    let resolving = resolving(every, check_resolver())?;
+    let gated = Gated::new(every.boxed(), config.limits.pending_incoming);
+    let resolving = resolving(gated, check_resolver())?;
     let builder = SwarmBuilder::with_existing_identity(key)
         .with_tokio()
         .with_other_transport(|_| resolving)
@@ -134,10 +143,12 @@ fn tcp_transport(key: &Keypair, pacing: Pacing) -> Result<Boxed<(PeerId, StreamM
         .boxed())
 }
 
-fn quic_transport(key: &Keypair, pacing: Pacing) -> Boxed<(PeerId, StreamMuxerBox)> {
+fn quic_transport(key: &Keypair, pacing: Pacing, is_hub: bool) -> Boxed<(PeerId, StreamMuxerBox)> {
     let mut config = quic::Config::new(key);
-    config.max_stream_data = QUIC_STREAM_WINDOW;
-    config.max_connection_data = QUIC_CONNECTION_WINDOW;
+    (config.max_stream_data, config.max_connection_data) = match is_hub {
+        true => (HUB_STREAM_WINDOW, HUB_CONNECTION_WINDOW),
+        false => (QUIC_STREAM_WINDOW, QUIC_CONNECTION_WINDOW),
+    };
     config.max_concurrent_stream_limit = MAX_STREAMS_PER_CONNECTION.into();
     config.max_idle_timeout = QUIC_SILENCE_MS;
     config.keep_alive_interval = QUIC_KEEP_ALIVE;

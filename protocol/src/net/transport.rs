@@ -9,11 +9,13 @@
 //!   │   yamux             TCP, circuits   many streams, moved by a task of their own
 //!   │   tls               TCP, circuits   TLS 1.3 with large buffers
 //!   │   read_coalescing   TCP             bulk data is read at instants that all connections share
+//!   │   pending_handshakes   all          the oldest unfinished one goes where there are too many
 //!   v   delayed_dial      QUIC, circuits  dialled later than TCP
 //! socket
 //! ```
 
 pub(crate) mod delayed_dial;
+pub(crate) mod pending_handshakes;
 pub(crate) mod rate_limit;
 pub(crate) mod read_coalescing;
 pub(crate) mod tls;

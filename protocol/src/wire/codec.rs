@@ -4,7 +4,8 @@
 //! and bytes after the value are an error. Tests decode what this encodes with `ciborium`, so that
 //! the archived crate can be replaced here.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 
 /// Nesting levels that the decoder follows before it refuses the message.
 pub const MAX_DEPTH: usize = 128;
@@ -39,6 +40,13 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8], cap: usize) -> Result<T, CodecE
         return Err(CodecError::TooLarge { len: bytes.len(), cap });
     }
     serde_cbor::from_slice(bytes).map_err(|e| CodecError::Malformed(e.to_string()))
+}
+
+/// Lets `seed` read the beginning of `bytes` as far as it likes. What it has read is in the seed itself: one
+/// that stops in the middle of a value always fails, as more follows.
+pub(crate) fn read_prefix<'de, S: DeserializeSeed<'de>>(bytes: &'de [u8], seed: S) {
+    let mut decoder = serde_cbor::Deserializer::from_slice(bytes);
+    drop(seed.deserialize(&mut decoder));
 }
 
 #[cfg(test)]

@@ -111,6 +111,11 @@ impl<T: Signable> Signed<T> {
         self.key
     }
 
+    /// The encoded body, of which nothing is verified.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     /// Content address of the body.
     pub fn body_id(&self) -> ContentId {
         ContentId::of(&self.body)

@@ -4,6 +4,8 @@
 //! so a node cannot choose it. The G trajectories of an order are one signed message, because the
 //! group is the unit of advantage and is accepted whole or not at all.
 
+mod reading;
+
 use crate::run::charter::{Charter, RunId, Takeover};
 use crate::run::precision::{Caches, PrecisionName};
 use crate::run::version::PolicyVersion;
@@ -14,6 +16,8 @@ use crate::work::order::OrderCounter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+pub use reading::GroupHead;
 
 /// Longest encoded group, in bytes: [`MAX_GROUP_TOKENS`](crate::run::charter::MAX_GROUP_TOKENS) of
 /// 5 bytes for the id and 5 for each of two log-probs, and Ω.
@@ -35,7 +39,7 @@ pub struct VersionSpan {
 }
 
 /// A value of Ω.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum MetaValue {
     /// `true` or `false`, a CBOR boolean.
@@ -77,6 +81,7 @@ pub struct Trajectory {
     /// which all turns share.
     pub stopped: bool,
     /// Ω: what the task says besides, at most [`MAX_OMEGA_ENTRIES`] entries.
+    #[serde(deserialize_with = "reading::omega")]
     pub omega: Omega,
 }
 
@@ -92,6 +97,7 @@ pub struct TrajectoryGroup {
     /// Who did the work, and signs.
     pub node: PublicKey,
     /// Sample i of the order at position i.
+    #[serde(deserialize_with = "reading::trajectories")]
     pub trajectories: Vec<Trajectory>,
     /// In what the tokens were computed.
     #[serde(default, skip_serializing_if = "PrecisionName::is_default")]
@@ -191,6 +197,11 @@ impl Form {
 }
 
 impl TrajectoryGroup {
+    /// What it begins with.
+    pub fn head(&self) -> GroupHead {
+        GroupHead { run: self.run, lease: self.lease, counter: self.counter, node: self.node }
+    }
+
     /// Checks lengths, ranges and the order of versions against the run's form.
     pub fn check_form(&self, form: &Form) -> Result<(), SchemaError> {
         length("trajectories in the group", self.trajectories.len(), form.group_size as usize)?;
@@ -228,7 +239,8 @@ impl TrajectoryGroup {
             return Err(SchemaError::Caches("positions that grow, behind the first token, are expected"));
         }
         let mut changes = self.trajectories.iter().flat_map(Trajectory::version_changes);
-        if changes.any(|at| !self.recomputed.contains(&at)) {
+        // Sorted, as was just seen: a frame may name a million of each.
+        if changes.any(|at| self.recomputed.binary_search(&at).is_err()) {
             Ok(())
         } else {
             Err(SchemaError::Caches("nothing was kept at any change of version"))

@@ -426,6 +426,53 @@ fn one_token_that_is_too_old_makes_the_group_stale() {
 }
 
 #[test]
+fn staleness_on_purpose_is_a_lie_and_being_slow_is_none() {
+    let mut world = World::new();
+    world.book.at(PolicyVersion(9));
+    world.progress = at(9);
+    let fresh = world.book.grant(UnixMillis(0), world.node.public(), 1, 100)[0].first.0;
+    let verdict = |world: &World, counter| {
+        let group = world.group(counter);
+        let screened = world.admission.screen(&group, world.progress, &world.book, &world.buffer);
+        match screened {
+            Err(Rejection::Refused(refusal)) => (refusal.reason, refusal.fault),
+            other => panic!("{other:?}"),
+        }
+    };
+    // Versions 2 and 4 were too old when this order was leased, whatever lease the group names.
+    assert_eq!(verdict(&world, fresh), (RefuseReason::Stale, Fault::Lie));
+    // The others were leased when the learner was at 0, or nobody knows where: their node was slow.
+    assert_eq!(verdict(&world, 1), (RefuseReason::Stale, Fault::Innocent));
+}
+
+#[test]
+fn who_is_heard_is_decided_from_the_head_of_a_frame() {
+    let world = World::new();
+    let (me, group) = (world.node.public(), world.group(0));
+    let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
+    let head = world.admission.read_head(&frame, &me).unwrap();
+    assert_eq!(head, group.head());
+    let look_up = |head: &echo_protocol::work::trajectory::GroupHead| {
+        world.admission.check_lease(&head.node, head.lease, head.counter, &world.book, &world.buffer)
+    };
+    assert_eq!(look_up(&head), Ok(()));
+    // An order that nobody leased, and somebody else's group: nothing behind the head is looked at.
+    let unleased = Signed::sign(&world.group(99), &world.node).unwrap().to_bytes();
+    let head = world.admission.read_head(&unleased, &me).unwrap();
+    let refused = look_up(&head);
+    assert!(
+        matches!(&refused, Err(Rejection::Refused(refusal)) if refusal.reason == RefuseReason::Lease),
+        "{refused:?}"
+    );
+    let other = NodeKey::from_secret([9; 32]);
+    let foreign = world.admission.read_head(&frame, &other.public()).unwrap_err();
+    assert_eq!(foreign.reason, RefuseReason::Identity);
+    // A frame whose body is no group at all.
+    let nonsense = world.admission.read_head(&frame[..40], &me).unwrap_err();
+    assert_eq!(nonsense.reason, RefuseReason::Malformed);
+}
+
+#[test]
 fn a_learner_that_fell_back_asks_for_patience() {
     let mut world = World::new();
     world.progress.current = PolicyVersion(3);

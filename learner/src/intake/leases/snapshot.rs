@@ -184,7 +184,7 @@ impl LeaseBook {
             book.deadlines.insert((deadline, id));
             book.by_node.insert((lease.node, id));
             book.orders.extend(orders);
-            book.leases.insert(id, Open { left: left.len() as u32, deadline, lease });
+            book.leases.insert(id, Open { left: left.len() as u32, deadline, lease, at: None });
         }
         book.changes = Changes::default();
         Ok(book)

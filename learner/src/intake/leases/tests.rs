@@ -2,11 +2,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use echo_protocol::run::charter::RunId;
+use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::codec;
 use echo_protocol::wire::identity::PublicKey;
 use proptest::prelude::*;
 
 use super::*;
+use crate::reputation::NetworkPrefix;
 use crate::storage::{MemoryStore, Store, Tree};
 
 fn run(byte: u8) -> RunId {
@@ -352,6 +354,76 @@ fn no_node_alone_has_an_order_left_out_at_once() {
         !book.take_given_up().is_empty()
     });
     assert_eq!(lapses, Some(u64::from(MAX_LEASES_OF_ORDER) - 2));
+}
+
+fn network(last: u8) -> Option<NetworkPrefix> {
+    Some(NetworkPrefix::of(std::net::Ipv4Addr::new(203, 0, last, 1).into()))
+}
+
+#[test]
+fn keys_of_one_network_are_one_owner() {
+    let mut book = LeaseBook::new(config());
+    for key in 1..=40 {
+        book.connected(node(key), network(1));
+    }
+    book.connected(node(50), network(2));
+    book.grant(at(0), node(50), 0, 10);
+    // One of forty keys has the order, and gives it back: it is for none of the others.
+    assert_eq!(ranges(&book.grant(at(0), node(1), 1, 10)), [(0, 1)]);
+    assert!(book.give_back(&node(1), OrderCounter(0)));
+    for key in 2..=40 {
+        assert_eq!(ranges(&book.grant(at(0), node(key), 1, 10)), [(u64::from(key) - 1, 1)], "a fresh one");
+    }
+    assert_eq!(ranges(&book.grant(at(0), node(50), 1, 10)), [(0, 1)]);
+    assert_eq!(book.take_given_up(), []);
+}
+
+#[test]
+fn strangers_alone_have_no_order_given_up_where_others_have_a_record() {
+    let mut book = LeaseBook::new(config());
+    let honest = [200, 201, 202];
+    for key in honest {
+        book.is_known_now(&node(key));
+        book.grant(at(0), node(key), 0, 10);
+    }
+    for key in 1..=100 {
+        let held: Vec<(u64, u32)> = ranges(&book.grant(at(0), node(key), 1, 10));
+        assert_eq!(held, [(0, 1)], "key {key}");
+        assert!(book.give_back(&node(key), OrderCounter(0)));
+    }
+    assert_eq!((book.take_given_up(), book.idle()), (vec![], 1));
+    // One that can do it has it next, or those with a record agree that nobody can.
+    for key in honest {
+        assert_eq!(ranges(&book.grant(at(0), node(key), 1, 10)), [(0, 1)]);
+        assert!(book.give_back(&node(key), OrderCounter(0)));
+    }
+    assert_eq!(book.take_given_up(), [OrderCounter(0)]);
+}
+
+#[test]
+fn strangers_hold_few_orders_where_others_have_a_record() {
+    let mut book = LeaseBook::new(config());
+    assert_eq!(ranges(&book.grant(at(0), node(1), 64, 1_000)), [(0, 64)], "nobody has one yet");
+    book.is_known_now(&node(1));
+    assert_eq!(ranges(&book.grant(at(0), node(2), 64, 1_000)), [(64, 8)]);
+    assert_eq!(book.grant(at(0), node(2), 64, 1_000), []);
+    assert_eq!(ranges(&book.grant(at(0), node(1), 64, 1_000)), [(72, 36)]);
+}
+
+#[test]
+fn a_lease_knows_where_the_learner_was_whatever_lease_is_named() {
+    let mut book = LeaseBook::new(config());
+    book.at(PolicyVersion(5));
+    let lease = book.grant(at(0), node(1), 1, 10).remove(0);
+    let order = OrderCounter(0);
+    assert_eq!(book.granted_at(&node(1), lease.id, order), Some(PolicyVersion(5)));
+    book.at(PolicyVersion(9));
+    assert_eq!(book.expire(at(1_000)), [order]);
+    let again = book.grant(at(1_000), node(1), 1, 10).remove(0);
+    assert_eq!(book.granted_at(&node(1), lease.id, order), None, "its work may be of then");
+    assert_eq!(book.granted_at(&node(1), again.id, order), Some(PolicyVersion(9)));
+    let fresh = book.grant(at(1_000), node(2), 1, 10).remove(0);
+    assert_eq!(book.granted_at(&node(2), lease.id, fresh.first), Some(PolicyVersion(9)));
 }
 
 #[test]

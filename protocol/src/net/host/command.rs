@@ -12,11 +12,13 @@ pub(super) type ReplySender<T> = oneshot::Sender<Result<T, NetError>>;
 pub(super) enum HostCommand {
     Dial { peer: PeerId, addrs: Vec<Multiaddr>, reply: ReplySender<()> },
     AddAddress { peer: PeerId, addr: Multiaddr, reply: Answer<bool> },
+    HearAddress { peer: PeerId, addr: Multiaddr, reply: Answer<bool> },
     KnownAddresses { peer: PeerId, reply: Answer<Vec<Multiaddr>> },
     ConnectedPeers { reply: Answer<Vec<PeerId>> },
     IsDirect { peer: PeerId, reply: Answer<bool> },
     Disconnect { peer: PeerId, reply: Answer<()> },
     Block { peer: PeerId, reply: Answer<()> },
+    Keep { peers: Vec<PeerId>, reply: Answer<()> },
     Unblock { peer: PeerId, reply: Answer<()> },
     Request { peer: PeerId, body: Vec<u8>, reply: ReplySender<Vec<u8>> },
     Publish { topic: String, data: Vec<u8>, reply: ReplySender<()> },

@@ -37,9 +37,13 @@ use crate::net::behaviour::{EchoBehaviour, EchoBehaviourEvent};
 use crate::net::config::DhtMode;
 use crate::net::error::NetError;
 use crate::net::reachability::findings::Reachability;
+use crate::program::log_throttle::Paced;
 
 /// Connections have this long to say goodbye when the host stops.
 const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What goes wrong again and again has one line a minute.
+static TROUBLE: Paced = Paced::new(Duration::from_secs(60));
 
 /// The swarm and what is under way in it. Every table has its limit in [`limits`](crate::net::limits).
 pub(super) struct HostDriver {
@@ -61,6 +65,8 @@ pub(super) struct HostDriver {
     replies: FuturesUnordered<BoxFuture<'static, control::Replied>>,
     /// Gossip messages for whose verdict we wait.
     verdicts: FuturesUnordered<BoxFuture<'static, gossip::JudgedMessage>>,
+    /// Peers that handed on bad messages, since when and how many.
+    bad_gossip: BTreeMap<PeerId, (Instant, u32)>,
     /// DHT queries for which somebody waits.
     queries: HashMap<QueryId, dht::Query>,
     mode: DhtMode,
@@ -105,6 +111,7 @@ impl HostDriver {
             requests: BTreeMap::new(),
             replies: FuturesUnordered::new(),
             verdicts: FuturesUnordered::new(),
+            bad_gossip: BTreeMap::new(),
             queries: HashMap::new(),
             mode,
             reachability: Reachability::default(),
@@ -203,6 +210,7 @@ impl HostDriver {
         match command {
             HostCommand::Dial { peer, addrs, reply } => self.dial(peer, addrs, reply),
             HostCommand::AddAddress { peer, addr, reply } => answer(reply, self.give_address(peer, addr)),
+            HostCommand::HearAddress { peer, addr, reply } => answer(reply, self.hear_address(peer, addr)),
             HostCommand::KnownAddresses { peer, reply } => answer(reply, self.book.addresses(&peer)),
             HostCommand::ConnectedPeers { reply } => answer(reply, self.connected_peers()),
             HostCommand::IsDirect { peer, reply } => answer(reply, self.is_direct(&peer)),
@@ -213,6 +221,10 @@ impl HostDriver {
             }
             HostCommand::Block { peer, reply } => {
                 self.block(peer);
+                answer(reply, ());
+            }
+            HostCommand::Keep { peers, reply } => {
+                self.swarm.behaviour_mut().crowding.keep(peers);
                 answer(reply, ());
             }
             HostCommand::Unblock { peer, reply } => {
@@ -259,7 +271,12 @@ impl HostDriver {
                 }
                 self.tell_addresses();
             }
-            SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "a listener failed"),
+            SwarmEvent::ListenerError { error, .. } => {
+                // It comes at every connection that cannot be taken in.
+                if let Some(times) = TROUBLE.due("a listener failed") {
+                    tracing::warn!(%error, times, "a listener failed");
+                }
+            }
             SwarmEvent::IncomingConnectionError { error, .. } => {
                 tracing::debug!(%error, "an incoming connection failed");
             }

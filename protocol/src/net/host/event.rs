@@ -62,6 +62,14 @@ pub enum HostEvent {
         /// the peer who dialled.
         addr: Multiaddr,
     },
+    /// A connected peer has a further connection, whose address says more than that of the first: where it is,
+    /// and not the name or the relay by which it was reached. Dropped if the event queue is full.
+    Located {
+        /// The peer, authenticated by the handshake.
+        peer: PeerId,
+        /// Its address as this connection sees it.
+        addr: Multiaddr,
+    },
     /// The last connection with a peer has closed.
     Disconnected {
         /// The peer to which no connection is left.

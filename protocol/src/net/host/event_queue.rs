@@ -6,6 +6,7 @@ use libp2p::{Multiaddr, PeerId};
 use tokio::sync::mpsc;
 
 use super::event::HostEvent;
+use crate::net::addresses::outer_ip;
 
 /// The sending end of the events.
 ///
@@ -34,6 +35,16 @@ impl Announcer {
     pub(super) fn connected(&mut self, peer: PeerId, addr: Multiaddr) {
         self.connected.insert(peer, addr);
         self.settle(peer);
+    }
+
+    /// A further connection with a peer. Where it says more of where the peer is, the reader is told.
+    pub(super) fn located(&mut self, peer: PeerId, addr: Multiaddr) {
+        let before = self.connected.get(&peer);
+        let says_more = outer_ip(&addr).is_some() && before.is_some_and(|before| outer_ip(before).is_none());
+        if says_more {
+            self.connected.insert(peer, addr.clone());
+            self.offer(HostEvent::Located { peer, addr });
+        }
     }
 
     /// The end of the last connection with a peer.
@@ -102,6 +113,20 @@ fn next_event(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn where_a_peer_is_shows_in_a_later_connection_too() {
+        let (events, mut reader) = mpsc::channel(8);
+        let (mut announcer, peer) = (Announcer::new(events), PeerId::random());
+        let [name, far, other] = ["/dns4/boot.example.org/tcp/1", "/ip4/8.8.8.8/tcp/1", "/ip4/9.9.9.9/tcp/1"]
+            .map(|text| text.parse::<Multiaddr>().unwrap());
+        announcer.connected(peer, name);
+        announcer.located(peer, far.clone());
+        announcer.located(peer, other);
+        assert!(matches!(reader.recv().await, Some(HostEvent::Connected { .. })));
+        assert!(matches!(reader.recv().await, Some(HostEvent::Located { addr, .. }) if addr == far));
+        assert!(reader.try_recv().is_err(), "one address that says something is enough");
+    }
 
     fn addr() -> Multiaddr {
         "/ip4/127.0.0.1/tcp/1".parse().unwrap()

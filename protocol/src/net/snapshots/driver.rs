@@ -259,7 +259,7 @@ impl SnapshotDriver {
     async fn named(&mut self, now: UnixMillis, named: Vec<(Peer, NeighbourRole)>) {
         if named != self.neighbours {
             for (peer, _) in &named {
-                self.edges.remember(peer).await;
+                self.edges.remember(peer, self.learner.is_some()).await;
             }
             self.neighbours = named;
             self.foreign.retain(|key| self.neighbours.iter().any(|(peer, _)| peer.key == *key));

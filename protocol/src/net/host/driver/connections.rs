@@ -6,7 +6,7 @@ use libp2p::{Multiaddr, PeerId, identify};
 use tokio::time::Instant;
 
 use super::HostDriver;
-use crate::net::addresses::{believable, dialable, is_relayed, without_peer};
+use crate::net::addresses::{believable, believable_from_any, dialable, is_relayed, without_peer};
 use crate::net::behaviour::instance::Instance;
 use crate::net::limits::MAX_BLOCKED;
 use crate::net::protocol_names;
@@ -33,6 +33,15 @@ impl HostDriver {
 
     pub(super) fn give_address(&mut self, peer: PeerId, addr: Multiaddr) -> bool {
         let good = dialable(&addr);
+        if good {
+            self.book.give(peer, addr);
+        }
+        good
+    }
+
+    /// Keeps an address that a peer tells of another one, if it is believable from any that we talk to.
+    pub(super) fn hear_address(&mut self, peer: PeerId, addr: Multiaddr) -> bool {
+        let good = believable_from_any(&addr, self.links.values().map(|link| &link.via));
         if good {
             self.book.give(peer, addr);
         }
@@ -78,6 +87,8 @@ impl HostDriver {
         self.links.insert(id, OpenConnection { via: via.clone(), dialled: endpoint.is_dialer() });
         if connections == 1 {
             self.announcer.connected(peer, via);
+        } else {
+            self.announcer.located(peer, via);
         }
         self.dial_succeeded(peer);
     }

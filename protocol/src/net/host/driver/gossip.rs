@@ -3,12 +3,14 @@
 use futures::FutureExt as _;
 use libp2p::PeerId;
 use libp2p::gossipsub::{Event, IdentTopic, MessageAcceptance, MessageId, PublishError};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::HostDriver;
 use crate::net::error::NetError;
 use crate::net::host::{GossipVerdict, HostEvent};
-use crate::net::limits::{MAX_GOSSIP_MESSAGE, MAX_PENDING_VERDICTS, VERDICT_TIMEOUT};
+use crate::net::limits::{
+    BAD_GOSSIP_WITHIN, MAX_BAD_GOSSIP, MAX_BLOCKED, MAX_GOSSIP_MESSAGE, MAX_PENDING_VERDICTS, VERDICT_TIMEOUT,
+};
 
 /// A message, the neighbour it came from, and what to do with it.
 pub(super) type JudgedMessage = (MessageId, PeerId, MessageAcceptance);
@@ -55,9 +57,32 @@ impl HostDriver {
     }
 
     pub(super) fn apply_verdict(&mut self, (message, source, acceptance): JudgedMessage) {
+        if matches!(acceptance, MessageAcceptance::Reject) {
+            self.note_bad_gossip(source);
+        }
         let gossip = &mut self.swarm.behaviour_mut().gossip;
         if !gossip.report_message_validation_result(&message, &source, acceptance) {
             tracing::debug!(%source, "a gossip message was forgotten before its verdict");
+        }
+    }
+
+    /// Counts what a peer should not have handed on. Who does so all the time is cut off.
+    fn note_bad_gossip(&mut self, source: PeerId) {
+        let now = Instant::now();
+        if self.bad_gossip.len() >= MAX_BLOCKED && !self.bad_gossip.contains_key(&source) {
+            self.bad_gossip.retain(|_, (since, _)| now.duration_since(*since) < BAD_GOSSIP_WITHIN);
+        }
+        let (since, count) = self.bad_gossip.entry(source).or_insert((now, 0));
+        if now.duration_since(*since) >= BAD_GOSSIP_WITHIN {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        if *count >= MAX_BAD_GOSSIP {
+            self.bad_gossip.remove(&source);
+            tracing::warn!(
+                "{source} handed on {MAX_BAD_GOSSIP} bad messages within a minute, and is cut off"
+            );
+            self.block(source);
         }
     }
 }

@@ -1,4 +1,7 @@
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::time::Instant;
+
+use libp2p::multiaddr::Protocol;
 
 use super::*;
 use crate::net::protocol_names;
@@ -167,24 +170,46 @@ async fn a_blocked_peer_is_out_until_it_is_let_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beyond_the_limit_nobody_is_let_in() {
+async fn beyond_the_limit_strangers_make_room_and_who_is_kept_stays() {
     let mut small = config(&[QUIC]);
     small.limits.incoming = 2;
-    let (a, _events) = Host::start(small).await.unwrap();
-    let mut others = Vec::new();
-    for _ in 0..2 {
-        let other = start_echo(&[]).await;
-        connect(&other, &a).await;
-        others.push(other);
-    }
-    eventually("both are in", || async { (a.connected_peers().await.len() == 2).then_some(()) }).await;
+    let a = echo(small).await;
+    let (stranger, second, third) = (start_echo(&[]).await, start_echo(&[]).await, start_echo(&[]).await);
+    connect(&stranger, &a).await;
+    connect(&second, &a).await;
+    let mut kept = vec![second.peer_id(), third.peer_id()];
+    kept.sort_unstable();
+    a.keep(kept.clone()).await.unwrap();
+    // It is in, though there are two places.
+    connect(&third, &a).await;
+    assert_eq!(third.request(a.peer_id(), vec![1, 2], PATIENCE).await.unwrap(), [2, 1]);
+    eventually("the stranger has gone", || async { (a.connected_peers().await == kept).then_some(()) }).await;
     let late = start_echo(&[]).await;
     let asked = match late.dial(a.peer_id(), a.listen_addrs()).await {
         Ok(()) => late.request(a.peer_id(), vec![1], PATIENCE).await.map(|_| ()),
         refused => refused,
     };
     asked.unwrap_err();
-    assert_eq!(a.connected_peers().await.len(), 2);
+    assert_eq!(a.connected_peers().await, kept);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_sockets_lock_nobody_out() {
+    let mut small = config(&[TCP]);
+    small.limits.pending_incoming = 8;
+    let a = echo(small).await;
+    let port = a.listen_addrs()[0].iter().find_map(|part| match part {
+        Protocol::Tcp(port) => Some(port),
+        _ => None,
+    });
+    let silent: Vec<TcpStream> =
+        (0..64).map(|_| TcpStream::connect(("127.0.0.1", port.unwrap())).unwrap()).collect();
+    let begun = Instant::now();
+    let newcomer = start_echo(&[]).await;
+    connect(&newcomer, &a).await;
+    assert_eq!(newcomer.request(a.peer_id(), vec![1, 2], PATIENCE).await.unwrap(), [2, 1]);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    drop(silent);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -78,6 +78,29 @@ async fn along_a_line_only_what_was_accepted_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_hands_on_rubbish_is_cut_off() {
+    let (a, _a_events) = start(&[QUIC]).await;
+    let (b, mut b_events) = start(&[QUIC]).await;
+    connect(&a, &b).await;
+    publish(&a, b"first").await;
+    tokio::spawn(async move {
+        while let Some(event) = b_events.recv().await {
+            if let HostEvent::Gossip { verdict, .. } = event {
+                verdict.reject();
+            }
+        }
+    });
+    for n in 0..20_000u32 {
+        if let Err(NetError::NoSubscribers { .. }) = a.publish(TOPIC, n.to_le_bytes().to_vec()).await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    eventually("it is cut off", || async { b.connected_peers().await.is_empty().then_some(()) }).await;
+    assert!(matches!(b.dial(a.peer_id(), a.listen_addrs()).await, Err(NetError::Blocked { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn publishing_says_what_is_wrong() {
     let (a, _a_events) = start(&[QUIC]).await;
     let (b, _b_events) = start(&[QUIC]).await;

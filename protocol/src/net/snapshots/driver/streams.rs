@@ -95,11 +95,15 @@ impl Edges {
         self.consumers.get(peer).is_some_and(|consumer| consumer.serial == serial)
     }
 
-    /// Tells the host where a peer can be dialled.
-    pub(super) async fn remember(&self, peer: &Peer) {
+    /// Tells the host where a peer can be dialled; `told` by another peer, or known to our own process.
+    pub(super) async fn remember(&self, peer: &Peer, told: bool) {
         let Some(id) = peer_of_key(&peer.key) else { return };
         for address in addresses_of(peer) {
-            if let Err(error) = self.host.add_address(id, address).await {
+            let kept = match told {
+                true => self.host.hear_address(id, address).await,
+                false => self.host.add_address(id, address).await,
+            };
+            if let Err(error) = kept {
                 tracing::debug!(%error, neighbour = %peer.key.short(), "an address is of no use");
             }
         }

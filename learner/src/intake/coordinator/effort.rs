@@ -1,0 +1,42 @@
+//! Who may cost the learner anything: decoding a group, and orders.
+
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::time::UnixMillis;
+use echo_protocol::work::trajectory::GroupHead;
+
+use super::Coordinator;
+use crate::intake::admission::{Admission, Rejection};
+
+impl Coordinator {
+    /// Whether a group may be decoded at all: its node is heard, and holds the order that it names.
+    ///
+    /// # Errors
+    /// As for [`Coordinator::screen`].
+    pub fn screen_head(
+        &self,
+        now: UnixMillis,
+        admission: &Admission,
+        head: &GroupHead,
+    ) -> Result<(), Rejection> {
+        self.check_open()?;
+        self.hear(now, &head.node).map_err(|refusal| refusal.of(head.counter))?;
+        admission.check_lease(&head.node, head.lease, head.counter, &self.book, &self.buffer)
+    }
+
+    pub(super) fn brought(&mut self, node: &PublicKey) {
+        self.fruitless.brought(node);
+        if self.record.is_known(node) {
+            self.book.is_known_now(node);
+        }
+    }
+
+    /// Notes that orders of a node came to nothing, by its own doing.
+    pub fn brought_nothing(&mut self, now: UnixMillis, node: &PublicKey) {
+        self.fruitless.note(now, *node);
+    }
+
+    /// Milliseconds until a node that has brought little may have orders again; 0 if it may now.
+    pub fn pause_ms(&self, now: UnixMillis, node: &PublicKey) -> u64 {
+        self.fruitless.pause_ms(now, node)
+    }
+}
