@@ -178,7 +178,7 @@ fn close(
     peace: Phase,
     attack: Phase,
 ) -> anyhow::Result<Course> {
-    let everybody = [nodes, &["newcomer-1".to_owned(), "newcomer-2".to_owned()]].concat();
+    let everybody = [nodes, &["newcomer-1".to_owned(), "newcomer-2".to_owned()][..]].concat();
     let honest = keys(layout, &everybody)?;
     let standings = Standings::of(&RunDir::new(&layout.run_dir()))?;
     let counts = scene.tally.counts();

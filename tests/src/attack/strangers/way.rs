@@ -1,7 +1,7 @@
 //! The way to the learner, for attackers: by an address of their own on loopback.
 
 use crate::harness::liar::enter;
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use echo_protocol::net::{AddrProtocol, Host, Multiaddr, PeerId, protocol_names};
 use echo_protocol::run::charter::Charter;
 use std::io;
@@ -70,14 +70,15 @@ pub(super) async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
 async fn socket_of(host: &Host, peer: PeerId) -> anyhow::Result<SocketAddr> {
     let begun = Instant::now();
     loop {
-        if let Some(socket) = host.known_addresses(peer).await.iter().find_map(tcp) {
+        let known = host.known_addresses(peer).await;
+        // Identify may not have come yet.
+        let found = host.find_peer(peer).await.unwrap_or_default();
+        if let Some(socket) = known.iter().chain(&found).find_map(tcp) {
             return Ok(socket);
         }
         if begun.elapsed() > FOUND_WITHIN {
             bail!("the learner has no address of TCP");
         }
-        // Identify may not have come yet.
-        let _ = host.find_peer(peer).await.context("it is asked again")?;
         sleep(PAUSE).await;
     }
 }
