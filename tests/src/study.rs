@@ -28,7 +28,7 @@ pub mod deltas;
 pub mod kill;
 mod plans;
 mod report;
-mod statistics;
+pub(crate) mod statistics;
 mod variance;
 mod worker_pool;
 

@@ -102,7 +102,8 @@ impl Counters {
         let seconds = (self.at - before.at).as_secs_f64();
         let rate = |after: u64, before: u64| after.saturating_sub(before) as f64 / seconds;
         let versions = self.versions.iter().zip(&before.versions);
-        let logs = self.logs.iter().map(|(who, bytes)| rate(*bytes, before.logs.get(who).map_or(0, |b| *b)));
+        let logs =
+            self.logs.iter().map(|(who, bytes)| rate(*bytes, before.logs.get(who).copied().unwrap_or(0)));
         Phase {
             seconds,
             updates_per_s: rate(self.updates, before.updates),

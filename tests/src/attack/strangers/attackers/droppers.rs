@@ -6,7 +6,7 @@ use crate::attack::strangers::scene::Scene;
 use crate::harness::liar::{Liar, LiarOrder};
 use echo_protocol::control::requests::ControlRequest;
 use echo_protocol::run::version::PolicyVersion;
-use echo_protocol::work::lease::{HeldOrder, Returned, ReturnReason};
+use echo_protocol::work::lease::{HeldOrder, ReturnReason, Returned};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
