@@ -47,9 +47,9 @@ use tally::Counts;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// The longest time that is measured, so that a course ends within [`LIMIT`].
+/// The longest time that is measured, so that a course ends within four minutes.
 pub const LONGEST_PHASE: Duration = Duration::from_secs(70);
-/// A course ends within four minutes, whatever becomes of it.
+/// A course ends within this time, whatever becomes of it.
 const LIMIT: Duration = Duration::from_secs(230);
 /// Attackers have joined within this time, before anything is measured.
 const SETTLE: Duration = Duration::from_secs(3);
