@@ -51,7 +51,7 @@ impl Tally {
         self.0.lock().caught.insert(sleeper);
     }
 
-    /// How much of something was counted so far.
+    /// All that was counted so far.
     pub(super) fn counts(&self) -> Counts {
         self.0.lock().clone()
     }
