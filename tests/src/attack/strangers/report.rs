@@ -110,8 +110,8 @@ fn attackers(course: &Course) -> Value {
     })
 }
 
-/// False groups, and the share of them that was accepted with its bounds of 95 % (Clopper and Pearson, one-sided each).
-/// Null where nobody sent any that was looked at.
+/// False groups, and the share of them that was accepted, with bounds of 95 % (Clopper and Pearson,
+/// one-sided each). Null where nobody sent any that was looked at.
 fn lies(counts: &Counts) -> Value {
     let (heard, accepted) = counts.heard_and_accepted();
     if heard == 0 {
