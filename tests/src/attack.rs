@@ -11,7 +11,9 @@
 //! the attackers may overhear. The volunteers themselves report how long their groups took. Both
 //! courses are of one run: starting policy and prompts are the same.
 //!
-//! May import `demo`, `harness` and `output`.
+//! [`strangers`] attacks a network in one way at a time.
+//!
+//! May import `demo`, `harness`, `output` and `study::statistics`.
 //!
 //! ```text
 //! founding ──► one run, copied ──► network ×2 (honest, attacked)
@@ -31,6 +33,7 @@ mod members;
 mod shared_state;
 mod snapshots;
 mod standing;
+pub mod strangers;
 mod verdict;
 mod volunteer_observer;
 

@@ -46,6 +46,7 @@ Examples:
   cargo lab model smollm2                         that model alone, as a Hugging Face directory in the user's cache
   cargo lab problems --output DIR                 the rows of that demo
   cargo lab attack --json                         the demo's task among liars, floods and slow lorises, against honest volunteers only
+  cargo lab attack --kind silent --json           one attack by keys that cost nothing, against the same network in peace
   cargo lab trouble --json                        clocks that are off, kills, restarts, backups, damaged files, one after the other
   cargo lab trouble --random 60 --seed 7          the same with 60 random schedules
   cargo lab broadcast --nodes 8 --uplink 300mbit --node-up 100mbit --node-down 100mbit --size 256MiB
@@ -112,7 +113,8 @@ enum Command {
     Model(ModelOptions),
     /// Write the rows of the demo of a published model: train.jsonl, and sums.jsonl and words.jsonl to evaluate on.
     Problems(ProblemsOptions),
-    /// Train the demo's task twice, among honest members and among liars, and compare what is learned.
+    /// Train the demo's task twice, among honest members and among liars, and compare what is learned. Or attack a
+    /// network in one way.
     Attack(AttackOptions),
     /// Put everyday trouble on real processes, and see how a run comes through.
     Trouble(TroubleOptions),
@@ -331,6 +333,10 @@ mod tests {
             "echo-lab results --record a=b",
             "echo-lab results --record --command x",
             "echo-lab results --check a=1",
+            "echo-lab attack --kind unknown",
+            "echo-lab attack --kind silent --nodes 4",
+            "echo-lab attack --seconds 20",
+            "echo-lab attack --kind silent --seconds 90",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

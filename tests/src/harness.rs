@@ -19,6 +19,7 @@ pub mod liar;
 pub(crate) mod machine;
 pub mod netns;
 pub mod network;
+pub(crate) mod observation;
 pub(crate) mod process_usage;
 pub mod processes;
 pub mod small_run;

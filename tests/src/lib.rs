@@ -11,7 +11,8 @@
 //! The commands:
 //!
 //! - `demo` trains two-digit addition or a published model on this machine, and draws the reward curve.
-//! - `attack` trains the demo's task among liars, floods and slow lorises, and among honest nodes.
+//! - `attack` trains the demo's task among liars, floods and slow lorises, and among honest nodes. Or
+//!   it attacks a network in one way.
 //! - `trouble` plays kills, wrong clocks, full disks and damaged files on real processes.
 //! - `broadcast` times how a snapshot spreads. It also runs dissemination in simulated networks.
 //! - `bench` measures speed and memory, against outside systems and against limits.
@@ -28,8 +29,8 @@
 //!                                                └──► status.json, metrics.jsonl, logs ──► verdict
 //! ```
 //!
-//! Every command may import the three shared folders. Besides, `attack` imports `demo`, `demo` and
-//! `study` import `conformance`, and `gpu` imports `bench` and `demo`.
+//! Every command may import the three shared folders. Besides, `attack` imports `demo` and the
+//! statistics of `study`, `demo` and `study` import `conformance`, and `gpu` imports `bench` and `demo`.
 //! The lab may import every crate of this workspace; no crate imports the lab.
 
 pub mod attack;

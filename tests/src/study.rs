@@ -31,7 +31,7 @@ mod paced;
 mod plans;
 pub mod precision;
 mod report;
-mod statistics;
+pub(crate) mod statistics;
 mod variance;
 pub mod work_ahead;
 mod worker_pool;

@@ -13,11 +13,10 @@
 //! scenarios.toml, random_schedule ──► scenario ──► runner ──► network
 //!                                                    │          │
 //!                                                    │          ▼
-//!                                         verdict ◄──┴── observation (logs, metrics, peers.json)
+//!                                         verdict ◄──┴── harness::observation (logs, metrics, peers.json)
 //! soak: the same runner for hours, with nodes that come and go
 //! ```
 
-mod observation;
 mod random_schedule;
 mod runner;
 mod scenario;

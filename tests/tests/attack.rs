@@ -3,12 +3,16 @@
 //!
 //! One network of real processes, with volunteers that work while the liars lie. It ends when every
 //! kind of lie was told its reason.
+//!
+//! Other networks are attacked in one way each, as `cargo lab attack --kind` does for longer.
 #![cfg(test)]
 
+use echo_lab::attack::strangers::{self, AttackKind, StrangerAttack};
 use echo_lab::attack::{Cast, FrameOutcome, Gang, Standings, Volunteers};
 use echo_lab::harness::network::{TestNetwork, TestNodeConfig};
 use echo_lab::harness::small_run;
 use echo_lab::harness::small_run::until;
+use echo_lab::output::console::Console;
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::telemetry::metrics;
 use echo_protocol::work::submission::RefuseReason;
@@ -100,4 +104,41 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
     assert!(standings.false_verdicts > 0, "{:?}", account.collusion);
     assert!(volunteers.checked > 0, "no volunteer was asked to verify");
     assert!(metrics::updates(&run.metrics()).unwrap().len() > 1, "the run stood still");
+}
+
+/// Claims that do not depend on how fast this machine is.
+const SURE: [&str; 4] = [
+    "nothing exits",
+    "no honest member is suspended",
+    "no log is filled",
+    "the learner's memory stays below twice its honest peak",
+];
+/// Seconds that are measured twice: enough for a newcomer to join in the second half.
+const PHASE: Duration = Duration::from_secs(10);
+
+/// Attacks a network, and looks at what is sure, and at this claim of the kind.
+async fn withstands(kind: AttackKind, own: Option<&str>) {
+    let dir = tempfile::tempdir().unwrap();
+    let attack = StrangerAttack { kind, phase: PHASE, dir: dir.path().join("network"), build: true };
+    let report = strangers::run(attack, &Console::new(true)).await.unwrap();
+    let claims = report.json["claims"].as_array().unwrap();
+    for sure in SURE.into_iter().chain(own) {
+        let claim = claims.iter().find(|claim| claim["claim"] == sure).unwrap();
+        assert_eq!(claim["holds"], true, "{sure}: {}", report.json);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_sockets_keep_no_newcomer_out() {
+    withstands(AttackKind::Silent, Some("a newcomer joins within 10 s")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_was_only_claimed_is_dialled_by_nobody() {
+    withstands(AttackKind::Addresses, Some("nobody dials an address that was only claimed")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn noise_in_gossip_fills_no_log() {
+    withstands(AttackKind::Gossip, None).await;
 }

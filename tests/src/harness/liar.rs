@@ -127,7 +127,7 @@ impl Liar {
 }
 
 /// Reads a host's events so that none wait; requests and gossip of others are dropped.
-async fn ignore(mut events: HostEvents) {
+pub(crate) async fn ignore(mut events: HostEvents) {
     while events.recv().await.is_some() {}
 }
 

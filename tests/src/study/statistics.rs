@@ -61,7 +61,7 @@ impl Average {
 
 /// What the probability of an event is at most, with 95 % confidence, that was seen `count` times
 /// in `of` trials (Clopper and Pearson, one-sided).
-pub(super) fn binomial_upper_95(count: u64, of: u64) -> f64 {
+pub(crate) fn binomial_upper_95(count: u64, of: u64) -> f64 {
     if count >= of {
         return 1.0;
     }
@@ -72,6 +72,11 @@ pub(super) fn binomial_upper_95(count: u64, of: u64) -> f64 {
         if at_most(count, of, middle) > 0.05 { low = middle } else { high = middle }
     }
     high
+}
+
+/// What the probability of such an event is at least, with the same confidence.
+pub(crate) fn binomial_lower_95(count: u64, of: u64) -> f64 {
+    1.0 - binomial_upper_95(of.saturating_sub(count), of)
 }
 
 /// The probability of at most `count` events of probability p in `of` trials.
@@ -95,6 +100,8 @@ mod tests {
         assert!((binomial_upper_95(0, 10) - 0.258_87).abs() < 1e-5);
         assert!((binomial_upper_95(2, 10) - 0.507).abs() < 1e-3);
         assert_eq!((binomial_upper_95(10, 10), binomial_upper_95(0, 0)), (1.0, 1.0));
+        assert!((binomial_lower_95(10, 10) - 0.741_13).abs() < 1e-5);
+        assert_eq!((binomial_lower_95(0, 10), binomial_lower_95(0, 0)), (0.0, 0.0));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Playing a scenario.
 
-use super::observation;
 use super::scenario::{Damage, Scenario, ScenarioStep};
 use super::verdict::{self, ScenarioVerdict};
 use crate::harness::binaries::Binaries;
 use crate::harness::directory;
 use crate::harness::network::{LearnerConfig, NetworkConfig, NetworkLayout, TestNetwork, TestNodeConfig};
+use crate::harness::observation;
 use crate::harness::processes::{Process, ProcessOutput};
 use anyhow::{Context as _, bail, ensure};
 use std::collections::BTreeMap;

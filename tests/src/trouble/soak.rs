@@ -4,11 +4,11 @@
 //! memory, descriptors and threads are looked at all the time. Afterwards their logs are looked at while
 //! they are idle, and while the other side is away.
 
-use super::observation;
 use super::runner::TroubledNetwork;
 use super::scenario::{Scenario, ScenarioStep};
 use super::verdict::{self, ScenarioVerdict};
 use crate::harness::binaries::Binaries;
+use crate::harness::observation;
 use crate::harness::process_usage;
 use crate::output::console::{CommandReport, Console};
 use anyhow::ensure;

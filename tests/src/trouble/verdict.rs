@@ -1,8 +1,8 @@
 //! Whether a network came through.
 
-use super::observation;
 use super::scenario::STALENESS_BUDGET;
 use crate::harness::network::TestNetwork;
+use crate::harness::observation;
 use anyhow::{Context as _, bail, ensure};
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::telemetry::summary::RunSummary;

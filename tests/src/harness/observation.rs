@@ -10,7 +10,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 const TAIL_BYTES: u64 = 64 << 10;
 
 /// Updates made so far, by the metrics.
-pub(super) fn updates(layout: &NetworkLayout) -> u64 {
+pub(crate) fn updates(layout: &NetworkLayout) -> u64 {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(layout.metrics())?;
         let length = file.metadata()?.len();
@@ -27,25 +27,25 @@ pub(super) fn updates(layout: &NetworkLayout) -> u64 {
 }
 
 /// The whole log of a process.
-pub(super) fn log(layout: &NetworkLayout, who: &str) -> String {
+pub(crate) fn log(layout: &NetworkLayout, who: &str) -> String {
     fs::read(layout.log(who)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 /// The log of a process from a byte on.
-pub(super) fn log_since(layout: &NetworkLayout, who: &str, since: u64) -> String {
+pub(crate) fn log_since(layout: &NetworkLayout, who: &str, since: u64) -> String {
     let whole = fs::read(layout.log(who)).unwrap_or_default();
     let since = usize::try_from(since).unwrap_or(usize::MAX).min(whole.len());
     String::from_utf8_lossy(&whole[since..]).into_owned()
 }
 
 /// Bytes in the log of a process.
-pub(super) fn log_bytes(layout: &NetworkLayout, who: &str) -> u64 {
+pub(crate) fn log_bytes(layout: &NetworkLayout, who: &str) -> u64 {
     fs::metadata(layout.log(who)).map_or(0, |found| found.len())
 }
 
 /// Whom the learner holds something against, by the list that it wrote when it ended.
 /// Fails when there is no such list.
-pub(super) fn accused(layout: &NetworkLayout) -> anyhow::Result<Vec<String>> {
+pub(crate) fn accused(layout: &NetworkLayout) -> anyhow::Result<Vec<String>> {
     let path = layout.run_dir().join("peers.json");
     let listing = fs::read(&path).with_context(|| path.display().to_string())?;
     let listing: Value = serde_json::from_slice(&listing).with_context(|| path.display().to_string())?;
