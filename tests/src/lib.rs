@@ -28,7 +28,7 @@
 //! ```
 //!
 //! Every command may import the three shared folders. Besides, `attack` imports `demo`, `study`
-//! imports `conformance`, and `gpu` imports `bench`, `demo` and `suite`.
+//! imports `broadcast` and `conformance`, and `gpu` imports `bench`, `demo` and `suite`.
 //! The lab may import every crate of this workspace; no crate imports the lab.
 
 pub mod attack;

@@ -11,7 +11,9 @@
 //! nodes whose pace the lab sets. `deltas` measures a policy's deltas
 //! while it is trained.
 //!
-//! May import `conformance`, `harness`, `models` and `output`.
+//! [`fleet`] simulates learner and nodes in virtual time.
+//!
+//! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!
 //! ```text
 //! plans ──► arms × seeds ──► worker_pool ──► course (rollouts, filter, update, accuracy)
@@ -26,6 +28,7 @@ mod chart;
 mod course;
 mod delay;
 pub mod deltas;
+pub mod fleet;
 pub mod kill;
 mod paced;
 mod plans;

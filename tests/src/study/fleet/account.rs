@@ -59,12 +59,7 @@ impl Account {
     }
 
     /// The batch of the update at `version`, with S = `budget`.
-    pub(super) fn batch(
-        &mut self,
-        version: u64,
-        budget: u64,
-        groups: &[StoredGroup],
-    ) -> anyhow::Result<()> {
+    pub(super) fn batch(&mut self, version: u64, budget: u64, groups: &[StoredGroup]) -> anyhow::Result<()> {
         let counters: Vec<u64> = groups.iter().map(|stored| stored.group.counter.0).collect();
         if let Some(known) = self.batches.get(&version) {
             ensure!(*known == counters, "the restarted learner has another batch of update {version}");
@@ -98,7 +93,11 @@ impl Account {
     pub(super) fn check(&self, state: &CoordinatorState, totals: &Totals) -> anyhow::Result<()> {
         ensure!(totals.add_up(), "the buffer's account does not add up: {totals:?}");
         let known = totals.acknowledged.groups;
-        ensure!(known == self.accepted, "{} groups were acknowledged, and the buffer knows {known}", self.accepted);
+        ensure!(
+            known == self.accepted,
+            "{} groups were acknowledged, and the buffer knows {known}",
+            self.accepted
+        );
         let cursor = usize::try_from(state.leases.cursor.0)?;
         ensure!(cursor >= self.orders.len(), "orders were leased beyond the cursor {cursor}");
         let open: BTreeSet<OrderCounter> =
