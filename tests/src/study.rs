@@ -11,7 +11,8 @@
 //! nodes whose pace the lab sets. `deltas` measures a policy's deltas
 //! while it is trained.
 //!
-//! [`fleet`] simulates learner and nodes in virtual time.
+//! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`] and [`simulated_faults`] stand on
+//! it, and take the constants of ECHO-2; [`broadcast_scale`] needs no more than the rates of links.
 //!
 //! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!
@@ -24,6 +25,7 @@
 
 mod arm;
 pub mod audit;
+pub mod broadcast_scale;
 mod chart;
 mod course;
 mod delay;
@@ -33,6 +35,10 @@ pub mod kill;
 mod paced;
 mod plans;
 mod report;
+pub mod simulated;
+pub mod simulated_capacity;
+mod simulated_chart;
+pub mod simulated_faults;
 mod statistics;
 mod variance;
 pub mod work_ahead;
