@@ -13,6 +13,7 @@
 //!                └── signed_clients ──► a real learner
 //! ```
 
+pub mod centre;
 pub mod echo_clip;
 pub mod ingest;
 pub mod install;

@@ -21,7 +21,7 @@
 
 mod account;
 mod faults;
-mod fluid_bound;
+pub(crate) mod fluid_bound;
 mod link_check;
 mod options;
 mod policies;

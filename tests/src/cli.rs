@@ -25,6 +25,7 @@ use echo_lab::harness::processes::interruptible;
 use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::results::Recorder;
 use echo_lab::study::deltas;
+use echo_lab::study::fleet::{self, FleetSimulation};
 use echo_lab::suite;
 use echo_protocol::program::version::version;
 use gpu::GpuCommand;
@@ -62,10 +63,14 @@ Examples:
   cargo lab vectors smollm2 --python PYTHON       a published model against llama.cpp: logits, text and tokens
   cargo lab vectors export --python PYTHON        exported policies against what transformers reads in them
   cargo lab simulate --seeds 10000                dissemination in simulated networks with loss, crashes and liars
+  cargo lab simulate fleet --nodes 1000 --seeds 100
+                                                  a learner and its nodes in virtual time, every rule checked at every step
   cargo lab study staleness --seeds 8 --json      what delays do to GRPO, GSPO, GEPO and others, with pictures
   cargo lab study kill --json                     a learner that is killed 50 times, against one that is not
   cargo lab study work-ahead --json               how long a learner waits for nodes, by the rule that leases orders
   cargo lab study slow-volunteers --json          what volunteers that are twenty times slower cost a run
+  cargo lab study capacity --simulated --json     how many workers keep a learner busy, by S, with the paper's constants
+  cargo lab bench centre --hosts 100,300,1000     processor time and memory of a learner by the number of hosts
   cargo lab bench train --peer torch --json       a training step against PyTorch's
   cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification
   cargo lab bench rollout --size 0.6b --peers candle,torch,llama.cpp --python PYTHON --json
@@ -140,7 +145,7 @@ enum Command {
     #[command(subcommand)]
     Vectors(Vectors),
     /// Run dissemination in thousands of simulated networks with faults and liars, and check its rules
-    /// at every step.
+    /// at every step; or whole fleets.
     Simulate(SimulateOptions),
     /// Try what a paper claims: courses of a tiny policy over seeds, with 95 % intervals and pictures.
     #[command(subcommand, after_help = study::EXIT_CODE)]
@@ -187,7 +192,10 @@ struct DeltaStudyOptions {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 struct SimulateOptions {
+    #[command(subcommand)]
+    what: Option<SimulateCommand>,
     /// How many seeds; each draws another network.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     seeds: u64,
@@ -197,6 +205,13 @@ struct SimulateOptions {
     /// Simulate each twice, and compare everything that any machine said.
     #[arg(long)]
     replay: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum SimulateCommand {
+    /// A learner and its nodes in virtual time: leases, work-ahead, staleness, buffer and chains are the
+    /// learner's own, and every rule is checked at every step.
+    Fleet(FleetSimulation),
 }
 
 /// Reads the command line and does what it says.
@@ -248,9 +263,10 @@ impl Command {
             }
             Self::Test => interruptible(suite::run(console)),
             Self::Vectors(vectors) => vectors.execute(console),
-            Self::Simulate(SimulateOptions { seeds, first, replay }) => {
-                Ok(simulate::run(Simulate { first, seeds, replay }, console))
-            }
+            Self::Simulate(SimulateOptions { what, seeds, first, replay }) => match what {
+                Some(SimulateCommand::Fleet(simulation)) => fleet::run(&simulation, console),
+                None => Ok(simulate::run(Simulate { first, seeds, replay }, console)),
+            },
             Self::Bench(bench) => bench.execute(console),
             Self::TrainStep { setting } => {
                 println!("{}", serde_json::to_string(&step::run(&serde_json::from_str(&setting)?)?)?);
@@ -317,6 +333,18 @@ mod tests {
         let given = parse("echo-lab broadcast --policies a,b").unwrap();
         let Command::Broadcast(options) = given.command else { panic!("another command") };
         assert_eq!(options.broadcast().snapshots, RaceSnapshots::Given { old: "a".into(), new: "b".into() });
+    }
+
+    #[test]
+    fn simulate_alone_is_of_dissemination_and_fleets_are_a_command_below() {
+        let what = |line| {
+            let Command::Simulate(options) = parse(line).unwrap().command else { panic!("another command") };
+            (options.what.map(|SimulateCommand::Fleet(fleet)| (fleet.nodes, fleet.seed)), options.seeds)
+        };
+        assert_eq!(what("echo-lab simulate --seeds 7").1, 7);
+        assert_eq!(what("echo-lab simulate fleet --nodes 20 --seeds 3 --seed 9 --json").0, Some((20, 9)));
+        assert!(parse("echo-lab simulate --seeds 7 fleet").is_err());
+        assert!(parse("echo-lab simulate fleet --nodes 100001").is_err());
     }
 
     #[test]

@@ -30,7 +30,8 @@
 //! ```
 //!
 //! Every command may import the three shared folders. Besides, `attack` imports `demo` and the
-//! statistics of `study`, `demo` and `study` import `conformance`, and `gpu` imports `bench` and `demo`.
+//! statistics of `study`, `demo` imports `conformance`, `study` imports `broadcast` and
+//! `conformance`, and `gpu` imports `bench` and `demo`.
 //! The lab may import every crate of this workspace; no crate imports the lab.
 
 pub mod attack;

@@ -11,7 +11,10 @@
 //! nodes whose pace the lab sets. `deltas` measures a policy's deltas while it is trained, and `precision`
 //! compares forms in which a policy can be published.
 //!
-//! May import `conformance`, `harness`, `models` and `output`.
+//! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`] and [`simulated_faults`] stand on
+//! it, and take the constants of ECHO-2; [`broadcast_scale`] needs no more than the rates of links.
+//!
+//! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!
 //! ```text
 //! plans ──► arms × seeds ──► worker_pool ──► course (rollouts, filter, update, accuracy)
@@ -22,15 +25,21 @@
 
 mod arm;
 pub mod audit;
+pub mod broadcast_scale;
 mod chart;
 mod course;
 mod delay;
 pub mod deltas;
+pub mod fleet;
 pub mod kill;
 mod paced;
 mod plans;
 pub mod precision;
 mod report;
+pub mod simulated;
+pub mod simulated_capacity;
+mod simulated_chart;
+pub mod simulated_faults;
 pub(crate) mod statistics;
 mod variance;
 pub mod work_ahead;

@@ -1,8 +1,8 @@
 //! The intake's coordinator: lease book, replay buffer, record and tally, which change together
 //! under one lock.
 
-mod granting;
 mod effort;
+mod granting;
 mod reply;
 mod state;
 

@@ -17,7 +17,8 @@
 //! a batch that waits ─────────────> a backup of one straggler, by a fast node
 //! ```
 //!
-//! A request costs time in the number of orders that its own node holds. No step looks at all nodes or orders.
+//! A request costs time in the number of orders that its own node holds. No step looks at all nodes or orders, but
+//! for one in as many as there are nodes.
 
 mod depth;
 mod node_pace;
@@ -44,7 +45,7 @@ const STRAGGLES_AFTER: f64 = 2.0;
 const MAX_SEARCHED: usize = 64;
 /// A node that is too slow gets an order to try after so many of its own order times.
 const TRY_AGAIN_AFTER: f64 = 4.0;
-/// Most nodes whose pace is kept. Beyond, those without an order are forgotten.
+/// Nodes whose pace is kept at least. Beyond, those without an order are forgotten now and then.
 const MAX_NODES: usize = 1 << 14;
 
 /// The numbers of a [`WorkAhead`].
@@ -95,6 +96,8 @@ pub struct WorkAhead {
     out: BTreeSet<(PolicyVersion, OrderCounter, PublicKey)>,
     granted: u64,
     again: LeasedAgain,
+    /// With so many nodes it is looked for those that hold nothing.
+    forget_at: usize,
 }
 
 impl WorkAhead {
@@ -111,6 +114,7 @@ impl WorkAhead {
             out: BTreeSet::new(),
             granted: 0,
             again: LeasedAgain::default(),
+            forget_at: MAX_NODES,
         }
     }
 
@@ -307,9 +311,12 @@ impl WorkAhead {
         Some((left * period_ms - passed).max(0.0))
     }
 
+    /// Looks at all nodes only when they are twice as many as it kept the last time: where all hold orders,
+    /// each lease would look at all of them.
     fn forget_idle_nodes(&mut self) {
-        if self.nodes.len() >= MAX_NODES {
+        if self.nodes.len() >= self.forget_at {
             self.nodes.retain(|_, pace| pace.holding() > 0);
+            self.forget_at = MAX_NODES.max(2 * self.nodes.len());
         }
     }
 }

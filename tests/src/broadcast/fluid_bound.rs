@@ -5,27 +5,27 @@ use echo_protocol::wire::rate::BytesPerSec;
 
 /// A broadcast as the bound sees it: bytes without headers, links without delay.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct FluidBound {
+pub(crate) struct FluidBound {
     /// F: the snapshot's size in bytes.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// B0: what the source may send.
-    pub(super) source_up: BytesPerSec,
+    pub(crate) source_up: BytesPerSec,
     /// Those that are to end complete.
-    pub(super) nodes: Vec<BoundNode>,
+    pub(crate) nodes: Vec<BoundNode>,
     /// From this moment on (seconds), all uplinks together, the source's included, are this
     /// many bytes per second.
-    pub(super) capacity_change: Option<(f64, f64)>,
+    pub(crate) capacity_change: Option<(f64, f64)>,
 }
 
 /// The links of one node, and its absence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct BoundNode {
+pub(crate) struct BoundNode {
     /// What it may send.
-    pub(super) up: BytesPerSec,
+    pub(crate) up: BytesPerSec,
     /// What it may receive.
-    pub(super) down: BytesPerSec,
+    pub(crate) down: BytesPerSec,
     /// Seconds for which it was away: it receives nothing meanwhile.
-    pub(super) away_s: f64,
+    pub(crate) away_s: f64,
 }
 
 impl FluidBound {
@@ -36,7 +36,7 @@ impl FluidBound {
     /// Nodes that are killed for good are not counted, neither what they should have received
     /// nor what they could have sent: with them as senders the bound would be lower by what
     /// they sent while they lived.
-    pub(super) fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         let bytes = self.bytes as f64;
         let source = self.source_up.0 as f64;
         let slowest = self.nodes.iter().map(|node| node.away_s + bytes / node.down.0 as f64);

@@ -1,6 +1,7 @@
 //! `echo-lab bench`
 
 use clap::{Args, Subcommand, ValueEnum};
+use echo_lab::bench::centre::{self, CentreBench};
 use echo_lab::bench::ingest::{self, IngestBench};
 use echo_lab::bench::install::{self, InstallBench};
 use echo_lab::bench::interrupt::{self, InterruptBench};
@@ -54,6 +55,8 @@ pub(super) enum BenchCommand {
     Sandbox(SandboxBench),
     /// What the rest of a learner costs beside its updates, while 1,000 trajectories a second come in.
     Share(ShareBench),
+    /// What a fleet costs its learner: processor time and memory with 100, 300 and 1,000 hosts.
+    Centre(CentreBench),
 }
 
 #[derive(Debug, Args)]
@@ -298,6 +301,7 @@ impl BenchCommand {
             Self::Ingest(bench) => interruptible(ingest::run(bench, console)),
             Self::Sandbox(bench) => sandbox::run(bench, console),
             Self::Share(bench) => interruptible(learner_share::run(bench, console)),
+            Self::Centre(bench) => interruptible(centre::run(bench, console)),
         }
     }
 }

@@ -217,3 +217,31 @@ fn who_is_gone_holds_nothing_and_keeps_its_pace() {
     assert_eq!(machine.room(at(30), &node(1), PolicyVersion(0), &position(0, 0, 0)), Ok(16));
     assert_eq!(machine.room(at(30), &node(2), PolicyVersion(0), &position(0, 0, 0)), Ok(2));
 }
+
+#[test]
+fn a_lease_looks_at_two_nodes_on_average_however_many_hold_orders() {
+    let mut machine = machine();
+    let (template, count) = (lease(1, 0, 0, 1), 4 * MAX_NODES as u64);
+    let many = |number: u64| {
+        let mut bytes = [9; 32];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        PublicKey::from_bytes(bytes)
+    };
+    let mut looked_at = 0;
+    for number in 0..count {
+        let before = machine.forget_at;
+        let (id, first) = (LeaseId(number), OrderCounter(number));
+        let lease = Lease { id, first, node: many(number), ..template.clone() };
+        machine.granted(at(0), many(number), PolicyVersion(0), &[lease]);
+        if machine.forget_at != before {
+            looked_at += machine.nodes.len() as u64;
+        }
+    }
+    assert_eq!(machine.nodes.len() as u64, count, "all hold orders");
+    assert!((1..=2 * count).contains(&looked_at), "{looked_at}");
+    // Those whose orders are back are forgotten when it is looked for them again.
+    (1..count).for_each(|number| machine.came_back(at(5), &many(number), OrderCounter(number)));
+    let lease = Lease { id: LeaseId(count), first: OrderCounter(count), node: many(count), ..template };
+    machine.granted(at(6), many(count), PolicyVersion(0), &[lease]);
+    assert_eq!(machine.nodes.len(), 2);
+}

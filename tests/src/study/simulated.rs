@@ -1,0 +1,64 @@
+//! What studies in simulation share: their options, workers, claims and reports.
+
+use super::fleet::SceneNode;
+use crate::output::console::{CommandReport, Console};
+use anyhow::Context as _;
+use clap::Args;
+use echo_protocol::wire::rate::BytesPerSec;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// How a study in simulation is made.
+#[derive(Args, Clone, Debug)]
+pub struct SimulatedStudy {
+    /// In virtual time, with the paper's constants.
+    #[arg(long, required = true)]
+    pub simulated: bool,
+    /// Runs of each setting, each with other order times.
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// Where the picture goes.
+    #[arg(long, value_name = "DIR", default_value = "runs/studies")]
+    pub out: PathBuf,
+}
+
+/// The path of a picture, whose directory is made.
+pub(super) fn picture(out: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    Ok(out.join(name))
+}
+
+/// A claim, whether it holds, and the figures that decided it.
+pub(super) type Claim = (&'static str, bool, Value);
+
+/// A claim in the form of reports.
+pub(super) fn claim(text: &'static str, holds: bool, figures: Value) -> Claim {
+    (text, holds, figures)
+}
+
+/// A rented worker with a link of 100 Mbit/s, and the price of table 1.
+pub(super) fn worker(order_ms: f64, is_present: bool) -> SceneNode {
+    let link = BytesPerSec(12_500_000);
+    SceneNode { order_ms, up: link, down: link, dollars_per_hour: 0.35, is_present }
+}
+
+/// 0 of none.
+pub(super) fn mean(figures: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = figures.fold((0.0, 0_u64), |(sum, count), figure| (sum + figure, count + 1));
+    sum / count.max(1) as f64
+}
+
+/// Says what holds, and passes when all does.
+pub(super) fn report(study: &str, rows: Vec<Value>, claims: Vec<Claim>, console: &Console) -> CommandReport {
+    for (claim, holds, figures) in &claims {
+        console.say(format!("{} {claim} {figures}", if *holds { "holds " } else { "FAILED" }));
+    }
+    let passed = claims.iter().all(|(_, holds, _)| *holds);
+    let claims: Vec<Value> = claims
+        .into_iter()
+        .map(|(claim, holds, figures)| json!({"claim": claim, "holds": holds, "figures": figures}))
+        .collect();
+    let json =
+        json!({"passed": passed, "study": study, "simulated": true, "results": rows, "claims": claims});
+    CommandReport { passed, json }
+}
