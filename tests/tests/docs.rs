@@ -212,7 +212,9 @@ fn every_test_that_a_page_names_is_there() {
     let mut missing = Vec::new();
     for (page, code) in named_in_code() {
         let is_name = code.chars().all(|letter| is_word(letter) && !letter.is_ascii_uppercase());
-        if is_name && is_sentence(&code.as_str()) && !words.contains(&code) {
+        // That page has the settings of other trainers, some of which are as long as a test's name.
+        let is_ours = !page.ends_with("docs/guides/from-trl.md");
+        if is_ours && is_name && is_sentence(&code.as_str()) && !words.contains(&code) {
             missing.push(format!("{}: {code}", page.display()));
         }
     }
