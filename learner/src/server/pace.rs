@@ -101,7 +101,7 @@ mod tests {
             let taken = (0..100_000).filter(|_| pace.take(begun, peer(0)).is_ok()).count();
             assert_eq!(taken, 2 * per_s as usize + 1);
         }
-        assert!(REQUESTS_PER_S > LEASES_PER_S + MANIFESTS_PER_S);
+        const { assert!(REQUESTS_PER_S > LEASES_PER_S + MANIFESTS_PER_S) };
     }
 
     #[test]

@@ -8,7 +8,7 @@ use echo_protocol::wire::identity::PublicKey;
 use proptest::prelude::*;
 
 use super::*;
-use crate::reputation::NetworkPrefix;
+use crate::reputation::{Fault, NetworkPrefix};
 use crate::storage::{MemoryStore, Store, Tree};
 
 fn run(byte: u8) -> RunId {

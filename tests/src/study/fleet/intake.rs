@@ -67,12 +67,19 @@ pub(crate) fn workload() -> anyhow::Result<Arc<Workload>> {
         tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
         tasks: vec![TaskSpec::new("chain_sum").with("digits", 1)],
         group_size: 1,
-        sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 4 },
+        sampling: Sampling {
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            max_new_tokens: 4,
+            draw: Default::default(),
+        },
         staleness: Staleness::new(3, None)?,
         snapshot_type: TensorType::F32,
         chunk_bytes: 16 << 10,
         precisions: vec![Default::default()],
         takeover: Default::default(),
+        prompt: Default::default(),
     };
     let run = RunId::of(&Signed::sign(&charter, &learner)?);
     Ok(Arc::new(Workload::open(run, charter, Path::new(""), &TaskFiles::none())?))

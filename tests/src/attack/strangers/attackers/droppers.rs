@@ -5,6 +5,7 @@ use crate::attack::shared_state::{offer, secret};
 use crate::attack::strangers::scene::Scene;
 use crate::harness::liar::{Liar, LiarOrder};
 use echo_protocol::control::requests::ControlRequest;
+use echo_protocol::net::{Host, PeerId};
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::lease::{HeldOrder, ReturnReason, Returned};
 use std::sync::Arc;
@@ -55,12 +56,13 @@ async fn drop_orders(scene: &Scene, number: usize, way: Way) -> anyhow::Result<(
     loop {
         // A heartbeat too, so that it counts as active.
         member.learner().newest().await?;
-        let orders = member.lease(ORDERS).await?;
+        let leases = member.learner().leases(ORDERS).await?;
+        let orders = member.orders_of(leases)?;
         scene.tally.count("leased_orders", orders.len() as u64);
         match way {
             Way::Keeps => {}
             Way::GivesBack if orders.is_empty() => {}
-            Way::GivesBack => give_back(&member, &orders).await?,
+            Way::GivesBack => give_back(member.host(), member.learner().peer(), &orders).await?,
             Way::DeliversStale => {
                 for order in orders {
                     let frame = member.sign(&member.group(order, PolicyVersion(0))?)?;
@@ -73,7 +75,7 @@ async fn drop_orders(scene: &Scene, number: usize, way: Way) -> anyhow::Result<(
     }
 }
 
-async fn give_back(member: &Liar, orders: &[LiarOrder]) -> anyhow::Result<()> {
+async fn give_back(host: &Host, learner: PeerId, orders: &[LiarOrder]) -> anyhow::Result<()> {
     let held = |order: &LiarOrder| HeldOrder { lease: order.lease, counter: order.counter };
     let returned = Returned {
         orders: orders.iter().map(held).collect(),
@@ -81,6 +83,6 @@ async fn give_back(member: &Liar, orders: &[LiarOrder]) -> anyhow::Result<()> {
         detail: "not liked".to_owned(),
     };
     let request = ControlRequest::Return(returned).to_bytes()?;
-    member.host().request(member.learner().peer(), request, ANSWER_WITHIN).await?;
+    host.request(learner, request, ANSWER_WITHIN).await?;
     Ok(())
 }

@@ -90,7 +90,8 @@ async fn talk(scene: &Scene, number: usize, identity: u64) -> anyhow::Result<()>
     let mut member = join(scene, number, identity).await?;
     for answer in answers().iter().cycle() {
         let newest = member.learner().newest().await?;
-        let Some(order) = member.lease(1).await?.pop() else {
+        let leases = member.learner().leases(1).await?;
+        let Some(order) = member.orders_of(leases)?.pop() else {
             sleep(PACE).await;
             continue;
         };

@@ -53,7 +53,8 @@ async fn labour(scene: &Scene, number: usize) -> anyhow::Result<()> {
     scene.tally.key(member.key().public());
     let (mut pace, mut turn) = (interval(PACE), number);
     loop {
-        let orders = member.lease(ORDERS).await?;
+        let leases = member.learner().leases(ORDERS).await?;
+        let orders = member.orders_of(leases)?;
         if orders.is_empty() {
             member.learner().newest().await?;
             sleep(PAUSE).await;
