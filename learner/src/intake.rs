@@ -4,6 +4,7 @@
 //! All its state changes together under the one lock of the coordinator.
 //!
 //! ```text
+//! work_ahead   how much a node may be leased, what is leased a second time
 //! order ─ leases ─> node ─> bytes
 //!                             └─ admission   size, signature, lease, versions, task rules, reward
 //!                                  └─ filter   does the group teach anything?
@@ -19,4 +20,6 @@ pub mod filter;
 pub mod group;
 pub mod leases;
 pub mod outcome;
+pub mod stale_tally;
 pub mod stored_group;
+pub mod work_ahead;

@@ -196,8 +196,9 @@ impl SharedState {
 
     /// Tells that the policy is now at `version`.
     pub fn at(&self, version: PolicyVersion) {
-        self.coordinator().at(version);
-        self.verifiers.at(clock::now(), version);
+        let now = clock::now();
+        self.coordinator().at(now, version);
+        self.verifiers.at(now, version);
     }
 
     /// Says that the run has ended, so that nodes stop.

@@ -1,7 +1,7 @@
 //! What the programs of Echo have in common as processes.
 //!
 //! The clock that all drivers read, the file of a peer's key, the lock on a directory and the database
-//! in it, what is printed and logged, and how a process ends. May import `wire`.
+//! in it, what is printed and logged, the pace that the lab sets, and how a process ends. May import `wire`.
 //!
 //! ```text
 //! start ──> lock ──> keyfile, database ──> signals: first Ctrl-C stops the work, in order
@@ -13,6 +13,7 @@ pub mod clock;
 pub mod database;
 pub mod error_chain;
 pub mod keyfile;
+pub mod lab_pace;
 pub mod lock;
 pub mod log_on_change;
 pub mod log_throttle;

@@ -63,6 +63,8 @@ Examples:
   cargo lab simulate --seeds 10000                dissemination in simulated networks with loss, crashes and liars
   cargo lab study staleness --seeds 8 --json      what delays do to GRPO, GSPO, GEPO and others, with pictures
   cargo lab study kill --json                     a learner that is killed 50 times, against one that is not
+  cargo lab study work-ahead --json               how long a learner waits for nodes, by the rule that leases orders
+  cargo lab study slow-volunteers --json          what volunteers that are twenty times slower cost a run
   cargo lab bench train --peer torch --json       a training step against PyTorch's
   cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification
   cargo lab bench rollout --size 0.6b --peers candle,torch,llama.cpp --python PYTHON --json

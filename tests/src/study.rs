@@ -7,7 +7,8 @@
 //! whether it holds or not.
 //!
 //! [`kill`] and [`audit`] are studies of another kind: real processes that are killed, and how
-//! well the sampling audit tells honest nodes from cheats. `deltas` measures a policy's deltas
+//! well the sampling audit tells honest nodes from cheats. [`work_ahead`] measures how long a learner waits for
+//! nodes whose pace the lab sets. `deltas` measures a policy's deltas
 //! while it is trained.
 //!
 //! May import `conformance`, `harness`, `models` and `output`.
@@ -26,10 +27,12 @@ mod course;
 mod delay;
 pub mod deltas;
 pub mod kill;
+mod paced;
 mod plans;
 mod report;
 mod statistics;
 mod variance;
+pub mod work_ahead;
 mod worker_pool;
 
 pub use delay::{Delay, DelayModel};

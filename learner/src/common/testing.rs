@@ -63,6 +63,7 @@ pub(crate) fn shared_over(
         staleness: workload.charter.staleness,
         groups_per_update,
         record: RecordConfig::default(),
+        by_lag: false,
     };
     let coordinator = Coordinator::open(
         store,

@@ -34,9 +34,11 @@ use std::sync::Arc;
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::order::OrderCounter;
+use echo_protocol::work::trajectory::TrajectoryGroup;
 
 use crate::intake::filter::Filter;
 use crate::intake::group::Admitted;
+use crate::intake::stale_tally::StaleTally;
 use crate::storage::{ObjectStoreError, Store, Tree, seal, unseal};
 use entry::GroupEntry;
 use index::{GroupPlace, Index};
@@ -131,6 +133,7 @@ pub struct ReplayBuffer {
     staged_bytes: u64,
     /// Staged too, and dropped when they arrive.
     filtered: Vec<(GroupEntry, DropReason)>,
+    stale: StaleTally,
     /// Orders that arrived and are not known to be durable, with the write that holds each; none
     /// while it is staged.
     undurable: BTreeMap<OrderCounter, Option<Write>>,
@@ -294,6 +297,23 @@ impl ReplayBuffer {
     /// Waiting groups that the batch at `version` could take. Staged groups do not count.
     pub fn ready(&self, version: PolicyVersion, staleness: &Staleness) -> usize {
         self.index.oldest_first().filter(|entry| entry.ready(version, staleness)).count()
+    }
+
+    /// Waiting groups that are not too old for the batch at `version`; those of a version that the learner has
+    /// yet to come to count. Looks only at groups that are too old, which the next batch drops.
+    pub fn fresh(&self, version: PolicyVersion, staleness: &Staleness) -> usize {
+        let stale = self.index.oldest_first().take_while(|entry| entry.stale(version, staleness)).count();
+        self.index.waiting() - stale
+    }
+
+    /// Counts a group that came too late to be taken in.
+    pub fn came_too_late(&mut self, group: &TrajectoryGroup) {
+        self.stale.note(group);
+    }
+
+    /// Groups that were too old for a batch, or when they came.
+    pub fn stale(&self) -> &StaleTally {
+        &self.stale
     }
 
     /// Bytes of the groups that wait, as stored.

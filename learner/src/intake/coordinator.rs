@@ -1,19 +1,20 @@
 //! The intake's coordinator: lease book, replay buffer, record and tally, which change together
 //! under one lock.
 
+mod granting;
 mod reply;
 mod state;
 
-use crate::common::paced_log;
 use crate::intake::admission::{Admission, AdmissionTally, Admitted, Look, Progress, Refusal, Rejection};
 use crate::intake::buffer::{
     BufferError, BufferLimits, DropReason, Flushed, ReplayBuffer, StoredGroup, Totals, Unflushed,
 };
 use crate::intake::filter::Filter;
 use crate::intake::leases::{
-    FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, MAX_LEASES_OF_ORDER,
-    SnapshotError, UnflushedLeases,
+    FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError, UnflushedLeases,
 };
+use crate::intake::stale_tally::StaleTally;
+use crate::intake::work_ahead::{WorkAhead, WorkAheadConfig};
 use crate::reputation::{Decision, NetworkPrefix, Record, RecordConfig, RecordJournal, Subject};
 use crate::storage::{ObjectStoreError, Store};
 use echo_protocol::run::epoch::Epoch;
@@ -21,19 +22,15 @@ use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
-use echo_protocol::work::lease::{HeldOrder, Lease, MAX_RETURN_DETAIL, MAX_RETURNED, ReturnReason, Returned};
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::submission::{Outcome, RefuseReason};
 use echo_protocol::work::trajectory::TrajectoryGroup;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+pub use granting::{Granted, LeaseRequest, WorkAheadReport};
 pub use reply::UnsignedReply;
 pub use state::CoordinatorState;
-
-/// Milliseconds between two log lines about orders that nodes cannot do: a task that always fails
-/// would write one for each.
-const COMPLAIN_EVERY_MS: u64 = 30_000;
 
 /// Why the coordinator cannot work.
 #[derive(Debug, thiserror::Error)]
@@ -76,19 +73,6 @@ pub struct BatchProgress {
     pub published: Option<PolicyVersion>,
 }
 
-/// What a node asks for.
-#[derive(Clone, Copy, Debug)]
-pub struct LeaseRequest {
-    /// The key of the node that asks.
-    pub node: PublicKey,
-    /// What it generates under.
-    pub installed: Option<PolicyVersion>,
-    /// How many orders it wants.
-    pub orders: u32,
-    /// The last one that reached it.
-    pub last: Option<HeldOrder>,
-}
-
 /// The numbers of a coordinator.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorConfig {
@@ -100,10 +84,12 @@ pub struct CoordinatorConfig {
     pub filter: Filter,
     /// How old it may be.
     pub staleness: Staleness,
-    /// B: groups of a batch, by which AReaL's rule bounds what may be out.
+    /// B: groups of a batch, by which what may be out is counted.
     pub groups_per_update: usize,
     /// How strict the record is.
     pub record: RecordConfig,
+    /// Whether work runs ahead by its lag, and not by η.
+    pub by_lag: bool,
 }
 
 /// Leases, buffer, record and counters of a run.
@@ -116,6 +102,8 @@ pub struct Coordinator {
     tally: AdmissionTally,
     staleness: Staleness,
     groups_per_update: usize,
+    /// `None` where η bounds what may be out.
+    work_ahead: Option<WorkAhead>,
     progress: Progress,
     closed: bool,
     /// When a node that cannot do an order is worth a line again.
@@ -136,7 +124,8 @@ impl Coordinator {
         tally: AdmissionTally,
         checkpoint: Option<&CoordinatorState>,
     ) -> Result<Self, CoordinatorError> {
-        let CoordinatorConfig { leases, limits, filter, staleness, groups_per_update, record } = config;
+        let CoordinatorConfig { leases, limits, filter, staleness, groups_per_update, record, by_lag } =
+            config;
         let restored = state::prepare(&store, &config, version, checkpoint)?;
         let mut buffer = ReplayBuffer::open(store.clone(), limits)?.with_filter(filter);
         let record_journal = RecordJournal::new(store.clone());
@@ -166,6 +155,12 @@ impl Coordinator {
         let ahead = buffer.newest_batch().map_or(version, PolicyVersion::next).max(version);
         let newest = PolicyVersion(ahead.0 / staleness.period() * staleness.period());
         let progress = Progress { current: version, newest_published: Some(newest), between_periods: None };
+        let work_ahead = WorkAheadConfig {
+            budget: staleness.budget(),
+            batch: groups_per_update as u64,
+            lifetime_ms: leases.lifetime_ms,
+        };
+        let work_ahead = by_lag.then(|| granting::begin(work_ahead, &book, now, version));
         Ok(Self {
             book,
             journal,
@@ -175,56 +170,12 @@ impl Coordinator {
             tally,
             staleness,
             groups_per_update,
+            work_ahead,
             progress,
             closed: false,
             next_complaint: UnixMillis(0),
             failure: None,
         })
-    }
-
-    /// Grants orders as wished, as far as AReaL's admission rule allows; or again what was granted
-    /// and has not reached the node. The leases may leave the learner when what
-    /// [`Coordinator::write_leases`] writes is durable. A node whose policy will be too old when its
-    /// work comes in gets none ([`Staleness::serves`]).
-    pub fn grant(&mut self, now: UnixMillis, wish: &LeaseRequest) -> Vec<Lease> {
-        let LeaseRequest { node, installed, orders, last } = *wish;
-        let fresh = installed.is_some_and(|version| self.staleness.serves(version, self.progress.current));
-        if self.closed || !fresh {
-            return Vec::new();
-        }
-        let lost = self.book.lost(now, &node, last, orders);
-        if !lost.is_empty() {
-            return lost;
-        }
-        let leases = self.book.grant(now, node, orders, self.room());
-        self.say_given_up("nobody said why");
-        leases
-    }
-
-    /// Takes back orders that `node` will not do, as far as it holds them.
-    pub fn take_back(&mut self, now: UnixMillis, node: &PublicKey, returned: Returned) {
-        let Returned { mut orders, reason, detail } = returned;
-        orders.truncate(MAX_RETURNED);
-        orders.retain(|held| self.book.take_back(node, *held, reason));
-        let Some(first) = orders.first().map(|held| held.counter) else { return };
-        // The text comes from the network and goes into a log line.
-        let detail: String = detail.chars().filter(|c| !c.is_control()).take(MAX_RETURN_DETAIL).collect();
-        if reason == ReturnReason::Undoable && now >= self.next_complaint {
-            self.next_complaint = now.plus(COMPLAIN_EVERY_MS);
-            tracing::warn!(node = %node.short(), order = %first, "a node cannot do its order, which goes to others: {detail}");
-        }
-        tracing::debug!(node = %node.short(), orders = orders.len(), ?reason, "orders came back: {detail}");
-        self.say_given_up(&detail);
-    }
-
-    fn say_given_up(&mut self, why: &str) {
-        for order in self.book.take_given_up() {
-            let leases = MAX_LEASES_OF_ORDER;
-            let text = format!(
-                "order {order} is given up, training goes on without it: {leases} leases of it brought nothing ({why})"
-            );
-            paced_log::warning("given up", &text);
-        }
     }
 
     /// Writes what was granted so far. The caller waits for the disk without the coordinator's lock,
@@ -249,24 +200,14 @@ impl Coordinator {
         node: PublicKey,
         installed: Option<PolicyVersion>,
         orders: u32,
-    ) -> Result<Vec<Lease>, CoordinatorError> {
-        use echo_protocol::work::lease::LeaseId;
+    ) -> Result<Vec<echo_protocol::work::lease::Lease>, CoordinatorError> {
+        use echo_protocol::work::lease::{HeldOrder, LeaseId};
 
         // To nodes that every answer has reached.
         let last = Some(HeldOrder { lease: LeaseId(u64::MAX), counter: OrderCounter(u64::MAX) });
-        let leases = self.grant(now, &LeaseRequest { node, installed, orders, last });
+        let Granted { leases, .. } = self.grant(now, &LeaseRequest { node, installed, orders, last });
         self.journal.save(&mut self.book)?;
         Ok(leases)
-    }
-
-    /// Orders that may still be handed out: ⌊(N_r-1)/B⌋ ≤ i+η, where N_r counts what is in formed
-    /// batches, waits, or is out.
-    fn room(&self) -> u64 {
-        let batch = self.groups_per_update as u64;
-        let current = self.progress.current;
-        let formed = self.buffer.newest_batch().map_or(current.0, |newest| newest.0 + 1).max(current.0);
-        let waiting = self.buffer.ready(current, &self.staleness) as u64;
-        self.staleness.room(current, formed * batch + waiting + self.book.outstanding(), batch)
     }
 
     /// Nodes that orders are out with.
@@ -276,7 +217,12 @@ impl Coordinator {
 
     /// Makes the orders of nodes that are gone available again.
     pub fn nodes_gone(&mut self, nodes: &[PublicKey]) {
-        nodes.iter().for_each(|node| drop(self.book.node_gone(node)));
+        nodes.iter().for_each(|node| self.forget(node));
+    }
+
+    /// Counts a group that [`Coordinator::screen`] found to be too old.
+    pub fn came_too_late(&mut self, group: &TrajectoryGroup) {
+        self.buffer.came_too_late(group);
     }
 
     /// Whether a node is heard.
@@ -316,7 +262,10 @@ impl Coordinator {
             let staged =
                 open.and_then(|()| admission.admit(admitted, self.progress, &self.book, &mut self.buffer));
             replies.push(match staged {
-                Ok(_) => UnsignedReply::accepted(receipt),
+                Ok(_) => {
+                    self.came_back(now, &node, counter);
+                    UnsignedReply::accepted(receipt)
+                }
                 Err(Rejection::Refused(refusal)) => self.judge(now, &node, refusal.of(counter)),
                 Err(retry @ Rejection::Retry(_)) => retry.answer(counter).into(),
             });
@@ -390,10 +339,13 @@ impl Coordinator {
     /// Holds a refusal against its node where it has to be. Who sends again what was accepted
     /// lately gets its receipt again.
     fn judge(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> UnsignedReply {
+        if let Some(counter) = refusal.counter {
+            self.came_back(now, node, counter);
+        }
         self.give_back(node, &refusal);
         if self.record.refused(now, *node, refusal.reason, refusal.fault) {
             tracing::warn!(node = %node.short(), %refusal, "a node is not heard any more for now");
-            self.book.node_gone(node);
+            self.forget(node);
         }
         let receipt = match (refusal.reason, refusal.counter) {
             // The receipt is a courtesy: a store that fails is found out elsewhere.
@@ -445,7 +397,7 @@ impl Coordinator {
         let silenced = self.record.judged(now, verifier, right);
         if silenced {
             tracing::warn!(verifier = %verifier.short(), "a verifier is not heard any more for now");
-            self.book.node_gone(&verifier);
+            self.forget(&verifier);
         }
         silenced
     }
@@ -454,7 +406,7 @@ impl Coordinator {
     pub fn decide(&mut self, now: UnixMillis, subject: Subject, decision: &Decision, end: u64) {
         self.record.decide(now, subject, decision, end);
         if let (Subject::Peer(node), Decision::Ban(_)) = (subject, decision) {
-            self.book.node_gone(&node);
+            self.forget(&node);
         }
     }
 
@@ -488,16 +440,34 @@ impl Coordinator {
     /// # Errors
     /// When the store fails, or has failed before: what a failed flush left on the disk is known
     /// only to a process that reads it anew.
-    pub fn batch(&mut self, version: PolicyVersion) -> Result<Option<Vec<StoredGroup>>, CoordinatorError> {
+    pub fn batch(
+        &mut self,
+        now: UnixMillis,
+        version: PolicyVersion,
+    ) -> Result<Option<Vec<StoredGroup>>, CoordinatorError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
         }
-        Ok(self.buffer.form_batch(version, &self.staleness, self.groups_per_update)?)
+        let batch = self.buffer.form_batch(version, &self.staleness, self.groups_per_update)?;
+        let spare = self.buffer.fresh(version, &self.staleness) as u64;
+        if let Some(work_ahead) = &mut self.work_ahead {
+            match batch {
+                Some(_) => work_ahead.formed(now, spare),
+                None => work_ahead.waits(now),
+            }
+        }
+        if batch.is_some() {
+            self.release_late(now);
+        }
+        Ok(batch)
     }
 
     /// Tells that the policy is now at `version`.
-    pub fn at(&mut self, version: PolicyVersion) {
+    pub fn at(&mut self, now: UnixMillis, version: PolicyVersion) {
         self.progress.current = version;
+        if let Some(work_ahead) = &mut self.work_ahead {
+            work_ahead.at(now, version);
+        }
     }
 
     /// Tells that `version` is on the fleet.
@@ -524,6 +494,11 @@ impl Coordinator {
     /// Acknowledged, trained and dropped so far.
     pub fn totals(&self) -> &Totals {
         self.buffer.totals()
+    }
+
+    /// Groups that were too old for a batch, or when they came.
+    pub fn stale(&self) -> &StaleTally {
+        self.buffer.stale()
     }
 
     /// Groups that the filter has dropped so far.

@@ -11,6 +11,10 @@
 //!   nor idle is settled, so nothing grows with the length of the run. Orders are draws that do not
 //!   depend on each other, so one that is never delivered is missed by nobody.
 //!
+//! An order may be out with two nodes at once: one whose group comes too late, or which a batch waits for, is
+//! made idle ahead of its time ([`LeaseBook::late`]) and leased anew. Whoever delivers it first is taken; the
+//! other one is told that it is not needed any more. After a restart only the newer lease holds.
+//!
 //! No node decides alone which orders are left out. An idle order is not leased to a node that held it
 //! before, while another one asks for orders that did not. And of the leases that end without a delivery the
 //! first of each node counts, then only those that run out, those whose order came back as one that cannot be
@@ -88,6 +92,8 @@ enum State {
 enum End {
     /// Its time was over.
     Expired,
+    /// It is leased to somebody else too: it comes too late, or a batch waits for it.
+    Late,
     /// Its node has gone.
     Gone,
     /// The group was refused.
@@ -110,6 +116,10 @@ struct Slot {
     holders: Vec<PublicKey>,
     /// How many groups of the run were accepted when judging the one of this lease first failed.
     failed: Option<u64>,
+    /// Whether it rests because it was late: its holder may deliver it when somebody else has it, too.
+    is_late: bool,
+    /// The lease before that was late, and its node: whoever delivers first is taken.
+    before: Option<(LeaseId, PublicKey)>,
 }
 
 /// Who may work on which orders.
@@ -197,6 +207,23 @@ impl LeaseBook {
         leases
     }
 
+    /// Makes an order idle whose group comes too late, or which is to be made twice. Its node may still deliver
+    /// it, until somebody else has. False, and nothing changes, when it is not out under this lease.
+    pub fn late(&mut self, id: LeaseId, counter: OrderCounter) -> bool {
+        let is_out = self.is_out(id, counter);
+        if is_out {
+            self.rest(counter, End::Late);
+        }
+        is_out
+    }
+
+    /// Leases one idle order to `node`, unless the node holds all that it may or held this order before.
+    pub fn grant_idle(&mut self, now: UnixMillis, node: PublicKey, counter: OrderCounter) -> Option<Lease> {
+        let slot = self.orders.get(&counter).filter(|slot| slot.state != State::Out)?;
+        let may = !slot.holders.contains(&node) && self.out_with(&node) < self.config.max_open_per_node;
+        may.then(|| self.open(now, node, counter, 1))
+    }
+
     /// The leases of `node` after `last`, the last of its orders that reached it, as far as their orders are
     /// out and at most `orders` of them: the answer that brought them got lost, or the node has begun anew.
     /// They are leased for the time that they have left.
@@ -250,9 +277,11 @@ impl LeaseBook {
             return Err(LeaseRefusal::Delivered(counter));
         }
         let holds = slot.is_some_and(|slot| {
-            slot.state != State::Idle(Rest::GivenBack)
-                && id <= slot.lease
-                && self.holder(slot.lease) == Some(node)
+            let is_first = slot.before.is_some_and(|(lease, holder)| id <= lease && holder == *node);
+            is_first
+                || (slot.state != State::Idle(Rest::GivenBack)
+                    && id <= slot.lease
+                    && self.holder(slot.lease) == Some(node))
         });
         if holds {
             return Ok(());
@@ -447,9 +476,12 @@ impl LeaseBook {
         let deadline = now.plus(lifetime_ms);
         let lease = Lease { run: self.config.run, id, node, first, count, lifetime_ms };
         for counter in lease.orders() {
-            let before = self.detach(counter);
-            let (ended, holders) = before.map(|slot| (slot.ended, slot.holders)).unwrap_or_default();
-            self.orders.insert(counter, Slot { lease: id, state: State::Out, ended, holders, failed: None });
+            let late = self.orders.get(&counter).filter(|slot| slot.is_late).map(|slot| slot.lease);
+            let before = late.and_then(|lease| Some((lease, *self.holder(lease)?)));
+            let rested = self.detach(counter);
+            let (ended, holders) = rested.map(|slot| (slot.ended, slot.holders)).unwrap_or_default();
+            let (state, failed, is_late) = (State::Out, None, false);
+            self.orders.insert(counter, Slot { lease: id, state, ended, holders, failed, is_late, before });
         }
         let end = OrderCounter(first.0 + u64::from(count));
         self.cursor = self.cursor.max(end);
@@ -489,9 +521,10 @@ impl LeaseBook {
         let (lease, before) = (slot.lease, slot.state);
         let rest = match end {
             End::Refused | End::Unjudged | End::Returned | End::Undoable => Rest::GivenBack,
-            End::Expired | End::Gone => Rest::Lapsed,
+            End::Expired | End::Gone | End::Late => Rest::Lapsed,
         };
         slot.state = State::Idle(rest);
+        slot.is_late = end == End::Late;
         if before != State::Out {
             self.changes.push(Change::Rested(counter, rest));
             return;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A group as the trainer gets it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredGroup {
-    /// Its place in the order of arrival; breaks ties between groups of one version.
+    /// Its place in the order of arrival.
     pub arrival: u64,
     /// The group. Rewards and Ω are the learner's own.
     pub group: TrajectoryGroup,

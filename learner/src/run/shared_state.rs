@@ -42,6 +42,7 @@ pub(crate) fn shared(
         staleness: workload.charter.staleness,
         groups_per_update: config.train.groups_per_update,
         record: config.record.config(),
+        by_lag: workload.charter.staleness.is_by_lag(),
     };
     let coordinator = Coordinator::open(
         store,

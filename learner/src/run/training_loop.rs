@@ -28,6 +28,7 @@ use crate::verification::sampling_audit::SamplingAudit;
 use barren::is_barren;
 use echo_policy::model::weights::{DType, Weights};
 use echo_policy::training::decoder::DecoderError;
+use echo_protocol::program::{clock, lab_pace};
 use echo_protocol::run::version::PolicyVersion;
 use named::Named;
 use progress::Pace;
@@ -315,7 +316,7 @@ impl Learning {
         while !self.stop.is_cancelled() {
             // What it takes to form the batch, once its groups are there, is no wait.
             let waited = since.elapsed().as_secs_f64();
-            if let Some(batch) = coordinator.batch(version)? {
+            if let Some(batch) = coordinator.batch(clock::now(), version)? {
                 return Ok(Some((batch, waited)));
             }
             if let Some(dropped) = starvation.look(coordinator.filtered()) {
@@ -347,7 +348,14 @@ impl Learning {
         pace: &mut Pace,
     ) -> Result<(UpdateReport, UpdateRow, Instant), LearningError> {
         let mut update_s = 0.0;
-        let report = timed(&mut update_s, || self.trainer.update(&self.shared.workload, batch))?;
+        let report = timed(&mut update_s, || {
+            let begun = Instant::now();
+            let report = self.trainer.update(&self.shared.workload, batch);
+            if let Some(time) = lab_pace::update() {
+                std::thread::sleep(time.saturating_sub(begun.elapsed()));
+            }
+            report
+        })?;
         let Phases { since, checkpoint_s, publication_s, evaluation_s, waited_s } = *phases;
         let ended = Instant::now();
         let period_s = ended.duration_since(since).as_secs_f64();
@@ -396,6 +404,7 @@ impl Learning {
         row.accepted = coordinator.tally().accepted;
         row.refused =
             coordinator.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
+        row::describe_work(row, &coordinator);
         row.looks = coordinator.tally().looks;
         let dropped = coordinator.totals().dropped.iter();
         row.dropped = dropped.map(|(reason, count)| (reason.name().to_owned(), count.groups)).collect();

@@ -184,7 +184,10 @@ fn lease(
     let Some(granted) = granting.ask(LeaseRequest { node, installed, orders, last }) else {
         return ControlResponse::Refused(NO_LEASES.into());
     };
-    let signed = granted.iter().map(|lease| Signed::sign(lease, &shared.key));
+    if let Some(refused) = granted.refused {
+        return ControlResponse::Refused(refused);
+    }
+    let signed = granted.leases.iter().map(|lease| Signed::sign(lease, &shared.key));
     match signed.collect::<Result<Vec<_>, _>>() {
         Ok(leases) => ControlResponse::Leases { leases, retry_after_ms: LEASE_RETRY_MS },
         Err(error) => {

@@ -222,6 +222,9 @@ fn judge(
     let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
     let counter = checked.group().counter;
     let screened = shared.coordinator().screen(clock::now(), admission, checked.group());
+    if let Err(Rejection::Refused(Refusal { reason: RefuseReason::Stale, .. })) = screened {
+        shared.coordinator().came_too_late(checked.group());
+    }
     let looked = screened.and_then(|()| {
         let Some(judged) = shared.under_way.begin(*node, counter) else {
             return Err(Rejection::Retry(format!("another copy of order {counter} is judged already")));

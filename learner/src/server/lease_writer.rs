@@ -5,11 +5,10 @@
 
 use super::SharedState;
 use super::pace::PeerAllowances;
-use crate::intake::coordinator::LeaseRequest;
+use crate::intake::coordinator::{Granted, LeaseRequest};
 use crate::intake::leases::LeaseJournalError;
 use echo_protocol::program::clock;
 use echo_protocol::wire::identity::PublicKey;
-use echo_protocol::work::lease::Lease;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +28,7 @@ pub(super) struct Granting {
 struct Question {
     wish: LeaseRequest,
     /// Dropped when nothing can be leased.
-    reply: oneshot::Sender<Vec<Lease>>,
+    reply: oneshot::Sender<Granted>,
 }
 
 impl Granting {
@@ -45,9 +44,9 @@ impl Granting {
         self.pace.lock().take(Instant::now(), node)
     }
 
-    /// Orders as wished, in durable leases. Blocks. `None` when the disk has failed, or
+    /// Orders as wished, in durable leases, or why there are none. Blocks. `None` when the disk has failed, or
     /// the service has ended.
-    pub(super) fn ask(&self, wish: LeaseRequest) -> Option<Vec<Lease>> {
+    pub(super) fn ask(&self, wish: LeaseRequest) -> Option<Granted> {
         let (reply, granted) = oneshot::channel();
         self.writer.blocking_send(Question { wish, reply }).ok()?;
         granted.blocking_recv().ok()
@@ -83,9 +82,9 @@ fn grant(shared: &SharedState, waiting: Vec<Question>) -> Result<(), LeaseJourna
     };
     let flushed = written?.flush()?;
     shared.coordinator().leased(flushed);
-    for (question, leases) in waiting.into_iter().zip(granted) {
+    for (question, granted) in waiting.into_iter().zip(granted) {
         // A node that waits no longer asks again, and gets the same leases.
-        let _ = question.reply.send(leases);
+        let _ = question.reply.send(granted);
     }
     Ok(())
 }

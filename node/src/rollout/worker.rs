@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use echo_policy::generation::{EngineError, GenerationLimits};
-use echo_protocol::program::clock;
+use echo_protocol::program::{clock, lab_pace};
 use echo_protocol::wire::identity::NodeKey;
 use echo_protocol::work::lease::{HeldOrder, ReturnReason};
 use tokio::runtime::Handle;
@@ -182,7 +182,7 @@ impl RolloutWorker {
                 },
                 Err(error) => return Err(error.into()),
             }
-            self.deliver(flight, given_up)?;
+            self.deliver(runtime, flight, given_up)?;
             if stop.is_cancelled() {
                 return Ok(());
             }
@@ -263,9 +263,19 @@ impl RolloutWorker {
 
     /// Puts the groups that are done into the outbox. Whoever held an order last may deliver it
     /// when its lease is over, too.
-    fn deliver(&self, flight: &mut OrdersInFlight<'_>, given_up: &mut GivenUp) -> Result<(), RolloutError> {
+    fn deliver(
+        &self,
+        runtime: &Handle,
+        flight: &mut OrdersInFlight<'_>,
+        given_up: &mut GivenUp,
+    ) -> Result<(), RolloutError> {
         let mut groups = Vec::new();
         for (held, group) in flight.landed(&self.key) {
+            if let Some(time) = lab_pace::order(held.counter.0) {
+                // None where the node stops: then nobody measures it any more.
+                let pause = async { self.stop.run_until_cancelled(tokio::time::sleep(time)).await };
+                let _ = runtime.block_on(pause);
+            }
             match group {
                 Ok(group) => groups.push((held.counter, group)),
                 // It was not judged any more.

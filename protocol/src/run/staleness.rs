@@ -9,7 +9,8 @@
 //! Why η = S-κ keeps the bound: work is leased only while it will be consumed no later than update
 //! i+η, and the newest published snapshot is then at most κ-1 updates old, so its lag at
 //! consumption is at most η+κ-1 = S-1. The remaining one update is the room that dissemination has.
-//! Whatever still comes too late is dropped at batch time.
+//! Whatever still comes too late is dropped at batch time. A bounded policy without an η of its own has the
+//! learner lease by lag instead ([`Staleness::is_by_lag`]).
 //!
 //! | [`StalenessMode`] | S | κ | η | what it is like |
 //! |---|---|---|---|---|
@@ -34,6 +35,8 @@ pub struct Staleness {
     budget: u64,
     period: u64,
     admission: u64,
+    /// Whether η was set, and does not only follow from S and κ.
+    is_admission_set: bool,
     order: BatchOrder,
 }
 
@@ -63,8 +66,7 @@ pub enum BatchOrder {
     NewestFirst,
 }
 
-/// The unchecked form that travels. What is as it is by default is left out, as in the
-/// charters of earlier releases.
+/// The unchecked form that travels. What was not set is left out, as in the charters of earlier releases.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Numbers {
     budget: u64,
@@ -110,23 +112,23 @@ impl Staleness {
         if period == 0 || period > budget.saturating_add(1) {
             return Err(StalenessError::Period { period, budget });
         }
-        let admission = default_admission(budget, period);
-        Ok(Self { budget, period, admission, order: BatchOrder::default() })
+        let (admission, order) = (default_admission(budget, period), BatchOrder::default());
+        Ok(Self { budget, period, admission, is_admission_set: false, order })
     }
 
     /// S = 0: the learner trains only on what its current policy produced, and waits for it.
     pub fn on_policy() -> Self {
-        Self { budget: 0, period: 1, admission: 0, order: BatchOrder::default() }
+        Self { budget: 0, period: 1, admission: 0, is_admission_set: false, order: BatchOrder::default() }
     }
 
     /// S = κ = η = 1: one batch is generated while the one before is trained on.
     pub fn one_step() -> Self {
-        Self { budget: 1, period: 1, admission: 1, order: BatchOrder::default() }
+        Self { budget: 1, period: 1, admission: 1, is_admission_set: true, order: BatchOrder::default() }
     }
 
     /// Nothing is too old, and publications come every `period` updates.
     pub fn unbounded(period: u64) -> Result<Self, StalenessError> {
-        Ok(Self { admission: UNBOUNDED, ..Self::new(UNBOUNDED, Some(period))? })
+        Ok(Self { admission: UNBOUNDED, is_admission_set: true, ..Self::new(UNBOUNDED, Some(period))? })
     }
 
     /// RLAX's pair: nodes reload every `j` versions, and what is trained on was produced by one of
@@ -140,7 +142,7 @@ impl Staleness {
         if admission > self.budget {
             return Err(StalenessError::Admission { admission, budget: self.budget });
         }
-        Ok(Self { admission, ..self })
+        Ok(Self { admission, is_admission_set: true, ..self })
     }
 
     /// The same policy with batches in another order.
@@ -171,6 +173,11 @@ impl Staleness {
     /// η of AReaL's admission rule: batches of work that may be handed out beyond the current one.
     pub fn admission(&self) -> u64 {
         self.admission
+    }
+
+    /// Whether work runs ahead by its lag and by measured times, and not by η: bounded, and η was not set.
+    pub fn is_by_lag(&self) -> bool {
+        self.mode() == StalenessMode::Bounded && !self.is_admission_set
     }
 
     /// Which of the groups that wait make the next batch.
@@ -231,12 +238,11 @@ impl TryFrom<Numbers> for Staleness {
 
 impl From<Staleness> for Numbers {
     fn from(policy: Staleness) -> Self {
-        let Staleness { budget, period, admission, order } = policy;
-        let chosen = admission != default_admission(budget, period);
+        let Staleness { budget, period, admission, is_admission_set, order } = policy;
         Self {
             budget,
             period,
-            admission: chosen.then_some(admission),
+            admission: is_admission_set.then_some(admission),
             order: (order != BatchOrder::default()).then_some(order),
         }
     }

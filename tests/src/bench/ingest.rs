@@ -221,6 +221,7 @@ max_new_tokens = {tokens}
 [staleness]
 budget = 64
 period = 1
+admission = 63
 # What is delivered was drawn from no policy.
 [admission]
 audit = false

@@ -322,6 +322,8 @@ fn report(bench: &ShareBench, pairs: &[Pair], console: &Console) -> CommandRepor
 fn run_file(bench: &ShareBench) -> String {
     let ShareBench { groups, hidden, .. } = *bench;
     let (heads, intermediate) = (hidden.div_ceil(32), hidden * 3);
+    // The bench's clients take as many orders as there are, so η is set: S-κ.
+    let admission = RUN_UPDATES - 2;
     format!(
         r#"
 [run]
@@ -343,6 +345,7 @@ group_size = {GROUP_SIZE}
 [staleness]
 budget = {RUN_UPDATES}
 period = 2
+admission = {admission}
 # What is delivered was drawn from no policy.
 [admission]
 audit = false

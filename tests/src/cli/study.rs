@@ -7,6 +7,7 @@ use echo_lab::harness::processes::interruptible;
 use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::study::audit::{self, AuditStudy};
 use echo_lab::study::kill::{self, KillStudy};
+use echo_lab::study::work_ahead::{self, PacedStudy};
 use echo_lab::study::{self, DelayModel, Study};
 use std::path::PathBuf;
 
@@ -49,6 +50,10 @@ pub(super) enum StudyCommand {
     /// A learner that is killed at random instants, against one that is not: the same
     /// policy, nothing acknowledged lost.
     Kill(KillStudy),
+    /// How long a learner waits whose orders take as long as its updates, by the rule that leases them and by S.
+    WorkAhead(PacedStudy),
+    /// Six nodes that are enough, beside four that are twenty times slower.
+    SlowVolunteers(PacedStudy),
     /// Honest nodes and cheats under the sampling audit: false alarms, detection, and what an audit costs.
     Audit(AuditOptions),
 }
@@ -113,6 +118,8 @@ impl StudyCommand {
         let (name, courses, delays) = match self {
             Self::Audit(options) => return audit::run(&options.into(), console),
             Self::Kill(study) => return interruptible(kill::run(study, console)),
+            Self::WorkAhead(study) => return interruptible(work_ahead::run(study, console)),
+            Self::SlowVolunteers(study) => return interruptible(work_ahead::slow_volunteers(study, console)),
             Self::Staleness { courses, delays } => (study::Name::Staleness, courses, delays),
             Self::Decoupled { courses, delays } => (study::Name::Decoupled, courses, delays),
             Self::Echoclip { courses } => (study::Name::EchoClip, courses, Delays::Fixed),

@@ -120,8 +120,10 @@ params = { digits = 2, terms = 2 }
 [sampling]
 group_size = 4
 
+# The lab's own members take as many orders as there are, before any has shown its pace.
 [staleness]
 budget = 3
+admission = 1
 
 [train]
 objective = { name = "gepo" }

@@ -150,6 +150,50 @@ fn logarithmic(
     Ok(())
 }
 
+/// Draws a bar for each of some named figures, which are not negative.
+pub(super) fn bars(path: &Path, title: &str, y: &str, figures: &[(String, f64)]) -> anyhow::Result<()> {
+    barred(path, title, y, figures).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+}
+
+fn barred(
+    path: &Path,
+    title: &str,
+    y: &str,
+    figures: &[(String, f64)],
+) -> Result<(), Box<dyn std::error::Error>> {
+    register_font()?;
+    let highest = figures.iter().fold(0.0_f64, |highest, (_, figure)| highest.max(*figure));
+    let root = BitMapBackend::new(path, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    // Half again as high as the highest bar: the names stand above.
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, (FONT, 26))
+        .margin(16)
+        .x_label_area_size(16)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0f64..figures.len().max(1) as f64, 0f64..highest.max(1e-6) * 1.5)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(0)
+        .y_desc(y)
+        .label_style((FONT, 16))
+        .light_line_style(WHITE)
+        .bold_line_style(GRID)
+        .draw()?;
+    for (index, (name, figure)) in figures.iter().enumerate() {
+        let colour = Palette99::pick(index).to_rgba();
+        let (left, right) = (index as f64 + 0.15, index as f64 + 0.85);
+        chart
+            .draw_series(std::iter::once(Rectangle::new([(left, 0.0), (right, *figure)], colour.filled())))?
+            .label(format!("{name}: {figure:.3}"))
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 20, y + 5)], colour.filled()));
+    }
+    legend(&mut chart)?;
+    root.present()?;
+    Ok(())
+}
+
 /// What an axis has to show of these values, with some room; a logarithmic one has no place for
 /// what is not positive.
 fn extent(values: impl Iterator<Item = f64>) -> Range<f64> {
@@ -186,6 +230,14 @@ mod tests {
             ),
         ];
         lines(&path, "bands", "x", "y", &series).unwrap();
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn bars_of_any_height_are_drawn() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bars.png");
+        bars(&path, "bars", "y", &[("a".to_owned(), 0.3), ("b".to_owned(), 0.0)]).unwrap();
         assert!(path.exists());
     }
 

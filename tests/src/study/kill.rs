@@ -7,9 +7,9 @@
 //! reason on record; and nothing that it trained on may be older than S.
 //!
 //! **Why the batches are the same.** The buffer takes the oldest version first, and groups of one
-//! version as they came. The player delivers one group at a time and waits for its answer, and
-//! versions ascend along the tape ([`tape::Tape::check`]), so groups are taken in the order of the
-//! tape: the update at v gets groups v·B to v·B+B-1, if none of them is ever dropped. A group is
+//! version by their numbers. The player delivers one group at a time and waits for its answer, and
+//! versions and numbers ascend along the tape ([`tape::Tape::check`]), so groups are taken in the order of
+//! the tape: the update at v gets groups v·B to v·B+B-1, if none of them is ever dropped. A group is
 //! dropped as stale only at an update that comes before its own, where it is younger than at its
 //! own; and there it is not too old, which is checked as well. So timing decides when a batch is
 //! formed, never of what. Two things have to be waited for: a group's lease, and the version that

@@ -9,7 +9,8 @@ use super::{BufferError, DropReason, MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES, Re
 
 impl ReplayBuffer {
     /// The batch of the update at `version`: of the groups whose every token is admitted at
-    /// `version` the `groups` oldest, or the newest where the staleness policy says so.
+    /// `version` the `groups` oldest, or the newest where the staleness policy says so; among those of one version
+    /// the lowest orders, so that an answer is not passed over for having taken long.
     ///
     /// First drops, durably, what the staleness budget refuses from now on. The batch is durable
     /// in the journal when this returns it; asked again, it returns the same batch. `None` when
@@ -45,6 +46,11 @@ impl ReplayBuffer {
         // The oldest come first: after one that is fresh enough all are.
         let stale = self.index.oldest_first().take_while(|entry| entry.stale(version, staleness));
         plan.drop.extend(stale.map(|entry| (entry.clone(), DropReason::Stale)));
+        for (entry, _) in &plan.drop {
+            if let Some(StoredGroup { group, .. }) = self.load(entry)? {
+                self.stale.note(&group);
+            }
+        }
         let mut ready: Vec<_> = if self.index.waiting() < groups {
             Vec::new()
         } else {

@@ -35,9 +35,9 @@ impl GroupEntry {
         })
     }
 
-    /// Oldest first: by the oldest token's version, then by arrival.
-    pub(super) fn age(&self) -> (PolicyVersion, u64) {
-        (self.oldest, self.arrival)
+    /// Oldest first: by the oldest token's version, then by the order's number.
+    pub(super) fn age(&self) -> (PolicyVersion, OrderCounter) {
+        (self.oldest, self.counter)
     }
 
     pub(super) fn key(&self) -> [u8; 8] {

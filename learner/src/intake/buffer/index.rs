@@ -18,7 +18,7 @@ pub(super) enum GroupPlace {
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    waiting: BTreeMap<(PolicyVersion, u64), GroupEntry>,
+    waiting: BTreeMap<(PolicyVersion, OrderCounter), GroupEntry>,
     waiting_bytes: u64,
     journal: BTreeMap<PolicyVersion, Vec<GroupEntry>>,
     places: BTreeMap<OrderCounter, GroupPlace>,
@@ -42,7 +42,7 @@ impl Index {
         self.waiting_bytes
     }
 
-    /// Waiting groups by (oldest version, arrival).
+    /// Waiting groups by (oldest version, order).
     pub(super) fn oldest_first(&self) -> impl Iterator<Item = &GroupEntry> {
         self.waiting.values()
     }

@@ -14,6 +14,7 @@ use super::totals::{Count, Totals};
 use super::{BufferError, BufferLimits, ReplayBuffer, Write};
 use crate::intake::filter::Filter;
 use crate::intake::outcome::DropReason;
+use crate::intake::stale_tally::StaleTally;
 use crate::storage::{ObjectStoreError, Store, Tree, WriteBatch, seal, unseal};
 
 /// What a scan of the store found.
@@ -59,6 +60,7 @@ pub(super) fn open(store: Arc<dyn Store>, limits: BufferLimits) -> Result<Replay
         staged: Vec::new(),
         staged_bytes: 0,
         filtered: Vec::new(),
+        stale: StaleTally::default(),
         undurable: BTreeMap::new(),
         written: Write::default(),
         durable: Write::default(),

@@ -2,6 +2,7 @@ use super::*;
 use crate::common::testing::workload;
 use crate::storage::{MemoryStore, Tree};
 use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::work::lease::Lease;
 use echo_protocol::work::trajectory::{Omega, Trajectory, spans};
 
 /// B, in groups: small, so that tests fill a batch.
@@ -36,6 +37,7 @@ impl World {
             staleness,
             groups_per_update: BATCH,
             record: RecordConfig::default(),
+            by_lag: false,
         };
         let store = Arc::new(MemoryStore::default());
         let coordinator = Coordinator::open(
@@ -118,12 +120,12 @@ impl World {
     }
 
     fn batch(&mut self, version: u64) -> Option<usize> {
-        self.coordinator.batch(PolicyVersion(version)).unwrap().map(|batch| batch.len())
+        self.coordinator.batch(UnixMillis(0), PolicyVersion(version)).unwrap().map(|batch| batch.len())
     }
 
     /// The update was made and published.
     fn at(&mut self, version: u64) {
-        self.coordinator.at(PolicyVersion(version));
+        self.coordinator.at(UnixMillis(0), PolicyVersion(version));
         self.coordinator.published(PolicyVersion(version));
     }
 }
@@ -145,6 +147,40 @@ fn on_policy_each_waits_for_the_other() {
         world.at(version + 1);
         assert_eq!(orders(&world.lease(version)), 0, "a node that has not installed it gets nothing");
     }
+}
+
+#[test]
+fn by_lag_what_comes_too_late_goes_to_another_node_and_nobody_is_blamed() {
+    let mut world = World::new(Staleness::new(3, Some(1)).unwrap());
+    world.config.by_lag = true;
+    world.reopen(AdmissionTally::default());
+    let (slow, fast) = (PublicKey::from_bytes([8; 32]), world.node);
+    world.at(0);
+    let lease = |world: &mut World, node, version| {
+        world.coordinator.lease(UnixMillis(0), node, Some(PolicyVersion(version)), 1000).unwrap()
+    };
+    let mut late = lease(&mut world, slow, 0);
+    assert_eq!(orders(&late), 2, "its pace is not known");
+    assert_eq!(orders(&lease(&mut world, slow, 0)), 0);
+    // The other one makes all batches that these orders could have been in.
+    for version in 0..4 {
+        world.at(version);
+        while world.batch(version).is_none() {
+            let mut leases = lease(&mut world, fast, version);
+            let count = orders(&leases);
+            assert!(count > 0, "the run stands still at {version}");
+            world.deliver(&mut leases, count, version);
+        }
+    }
+    assert_eq!(world.coordinator.work_ahead().unwrap().again.late, 2);
+    world.at(4);
+    // They come before any fresh order.
+    let again = lease(&mut world, fast, 4);
+    assert_eq!((again[0].first, again[0].node), (late[0].first, fast));
+    world.node = slow;
+    let outcome = world.deliver(&mut late, 1, 0);
+    assert!(matches!(outcome[0], Outcome::Refused { reason: RefuseReason::Stale, .. }), "{outcome:?}");
+    assert_eq!(world.coordinator.record().peers().get(&slow).map_or(0, |peer| peer.lies), 0);
 }
 
 #[test]
@@ -288,7 +324,10 @@ fn a_disk_that_failed_once_is_not_trusted_again() {
     world.store.fail_after(Some(0));
     assert_eq!(world.deliver(&mut leases, BATCH, 0), vec![Outcome::Retry; BATCH]);
     world.store.fail_after(None);
-    assert!(matches!(world.coordinator.batch(PolicyVersion(0)), Err(CoordinatorError::Buffer(_))));
+    assert!(matches!(
+        world.coordinator.batch(UnixMillis(0), PolicyVersion(0)),
+        Err(CoordinatorError::Buffer(_))
+    ));
 }
 
 /// A group that lies about `counter`, as the stages before the coordinator refuse it.

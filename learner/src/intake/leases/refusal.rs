@@ -26,7 +26,10 @@ pub enum LeaseRefusal {
     #[error("order {0} is no longer held under this lease")]
     Expired(OrderCounter),
     /// The order has been delivered already, or was given up.
-    #[error("order {0} is settled: it was delivered, or {MAX_LEASES_OF_ORDER} leases of it brought nothing")]
+    #[error(
+        "order {0} is not needed any more: its group is here already, perhaps from a node that was faster, or {MAX_LEASES_OF_ORDER} \
+         leases of it brought nothing"
+    )]
     Delivered(OrderCounter),
 }
 

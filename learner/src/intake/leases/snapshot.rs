@@ -160,7 +160,8 @@ impl LeaseBook {
                         None => (State::Out, Vec::new()),
                     };
                     let ended = holders.len() as u32;
-                    (*counter, Slot { lease: id, state, ended, holders, failed: None })
+                    let (failed, is_late, before) = (None, false, None);
+                    (*counter, Slot { lease: id, state, ended, holders, failed, is_late, before })
                 })
                 .collect();
             let strange = |counter: &OrderCounter| {

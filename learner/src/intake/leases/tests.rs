@@ -497,6 +497,30 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+#[test]
+fn an_order_that_is_late_is_made_twice_and_whoever_delivers_first_is_taken() {
+    let mut book = LeaseBook::new(config());
+    let first = book.grant(at(0), node(1), 2, u64::MAX).remove(0);
+    let counter = first.first;
+    assert!(!book.late(LeaseId(9), counter), "not out under that lease");
+    assert!(book.late(first.id, counter) && !book.late(first.id, counter));
+    assert_eq!((book.outstanding(), book.idle()), (1, 1));
+    assert_eq!(book.grant_idle(at(0), node(1), counter), None, "it held it before");
+    let second = book.grant_idle(at(0), node(2), counter).unwrap();
+    assert_eq!((second.first, second.count, book.idle()), (counter, 1, 0));
+    assert_eq!(book.grant_idle(at(0), node(3), counter), None, "it is out");
+    // Both may deliver it, and nobody else.
+    assert_eq!(book.check(&node(1), first.id, counter), Ok(()));
+    assert_eq!(book.check(&node(2), second.id, counter), Ok(()));
+    assert!(book.check(&node(3), second.id, counter).is_err());
+    book.delivered(counter);
+    for (loser, lease) in [(1, first.id), (2, second.id)] {
+        let refusal = book.check(&node(loser), lease, counter).unwrap_err();
+        assert_eq!((refusal, refusal.fault(&book)), (LeaseRefusal::Delivered(counter), Fault::Innocent));
+    }
+    assert_eq!((book.outstanding(), book.out_with(&node(2))), (1, 0));
+}
+
 proptest! {
     #[test]
     fn no_order_is_fresh_twice_nor_leased_after_delivery_through_any_crash(

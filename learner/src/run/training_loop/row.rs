@@ -1,13 +1,18 @@
 //! The figures of an update that follow from its batch and report alone.
 
 use crate::intake::buffer::StoredGroup;
+use crate::intake::coordinator::{Coordinator, WorkAheadReport};
 use crate::intake::filter::same_rewards;
 use crate::telemetry::metrics::{UpdateRow, WeightRow};
 use crate::training::trainer::UpdateReport;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::work::trajectory::{MetaValue, Trajectory};
 use echo_sandbox::task::Miss;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+/// Nodes whose stale groups a row counts: those with the most, so that rows of a large fleet stay short.
+const STALE_NODES: usize = 16;
 
 pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateReport) -> UpdateRow {
     let trajectories = || batch.iter().flat_map(|g| &g.group.trajectories);
@@ -81,6 +86,19 @@ fn is_not_understood(trajectory: &Trajectory) -> bool {
 /// What is known by version, by lag.
 fn by_lag(now: PolicyVersion, gaps: &BTreeMap<u64, f64>) -> BTreeMap<u64, f64> {
     gaps.iter().map(|(version, gap)| (now.lag_behind(PolicyVersion(*version)), *gap)).collect()
+}
+
+/// How far work runs ahead, and what came too late for it.
+pub(super) fn describe_work(row: &mut UpdateRow, coordinator: &Coordinator) {
+    if let Some(WorkAheadReport { depth, again }) = coordinator.work_ahead() {
+        row.work_ahead = Some(depth);
+        (row.late_orders, row.backup_orders) = (again.late, again.backups);
+    }
+    let stale = coordinator.stale();
+    row.stale_by_length = stale.by_length().clone();
+    let mut nodes: Vec<_> = stale.by_node().iter().map(|(node, groups)| (node.short(), *groups)).collect();
+    nodes.sort_by_key(|(_, groups)| Reverse(*groups));
+    row.stale_by_node = nodes.into_iter().take(STALE_NODES).collect();
 }
 
 /// Lag in updates → tokens of the batch with that lag.

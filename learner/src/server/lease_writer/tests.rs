@@ -2,7 +2,7 @@ use super::*;
 use crate::common::testing;
 use crate::storage::{MemoryStore, ObjectStoreError, Store, Tree, WriteBatch};
 use echo_protocol::run::version::PolicyVersion;
-use echo_protocol::work::lease::HeldOrder;
+use echo_protocol::work::lease::{HeldOrder, Lease};
 use std::collections::BTreeSet;
 
 /// A store in memory with a disk that works only while nobody holds it.
@@ -49,7 +49,7 @@ fn wish(number: u8, installed: Option<PolicyVersion>, orders: u32) -> LeaseReque
 }
 
 /// The question of a node for `orders` orders, and where its answer comes.
-fn question(number: u8, orders: u32) -> (Question, oneshot::Receiver<Vec<Lease>>) {
+fn question(number: u8, orders: u32) -> (Question, oneshot::Receiver<Granted>) {
     let (reply, answer) = oneshot::channel();
     (Question { wish: wish(number, Some(PolicyVersion(0)), orders), reply }, answer)
 }
@@ -58,7 +58,7 @@ fn question(number: u8, orders: u32) -> (Question, oneshot::Receiver<Vec<Lease>>
 fn all_that_wait_share_one_flush_and_what_a_failed_one_left_is_written_again() {
     let store = Arc::new(Slow::default());
     let shared = learner(store.clone());
-    let ask = |numbers: std::ops::Range<u8>| -> (Vec<Question>, Vec<oneshot::Receiver<Vec<Lease>>>) {
+    let ask = |numbers: std::ops::Range<u8>| -> (Vec<Question>, Vec<oneshot::Receiver<Granted>>) {
         numbers.map(|number| question(number, 3)).unzip()
     };
     // Written, and then the disk fails: nobody is told of a lease.
@@ -70,7 +70,8 @@ fn all_that_wait_share_one_flush_and_what_a_failed_one_left_is_written_again() {
     store.memory.fail_after(Some(2));
     let (questions, answers) = ask(4..12);
     grant(&shared, questions).unwrap();
-    let granted: Vec<Lease> = answers.into_iter().flat_map(|mut answer| answer.try_recv().unwrap()).collect();
+    let granted: Vec<Lease> =
+        answers.into_iter().flat_map(|mut answer| answer.try_recv().unwrap().leases).collect();
     let orders: BTreeSet<_> = granted.iter().flat_map(Lease::orders).collect();
     assert_eq!((granted.len(), orders.len()), (8, 24), "no order twice");
     // All of it survives a crash, what the first flush was to write too.
@@ -101,7 +102,7 @@ fn while_the_disk_works_the_coordinator_is_free_and_nobody_is_answered() {
     drop(disk);
     drop(sender);
     writer.join().unwrap();
-    assert_eq!(answer.try_recv().unwrap().len(), 1);
+    assert_eq!(answer.try_recv().unwrap().leases.len(), 1);
 }
 
 #[test]
@@ -109,8 +110,8 @@ fn a_node_gets_its_leases_or_is_told_that_there_are_none() {
     let store = Arc::new(Slow::default());
     let granting = Granting::start(learner(store.clone()));
     let ask = |orders| granting.ask(wish(1, Some(PolicyVersion(0)), orders));
-    assert_eq!(ask(7).unwrap().iter().map(|lease| lease.count).sum::<u32>(), 7);
-    assert_eq!(granting.ask(wish(2, None, 7)), Some(Vec::new()), "without a policy there is no work");
+    assert_eq!(ask(7).unwrap().leases.iter().map(|lease| lease.count).sum::<u32>(), 7);
+    assert_eq!(granting.ask(wish(2, None, 7)), Some(Granted::default()), "without a policy there is no work");
     store.memory.fail_after(Some(0));
     assert_eq!(granting.ask(wish(3, Some(PolicyVersion(0)), 7)), None);
     store.memory.fail_after(None);
@@ -125,14 +126,14 @@ fn what_was_answered_to_nobody_is_answered_again() {
     grant(&shared, vec![asked]).unwrap();
     let (asked, mut answer) = question(1, 8);
     grant(&shared, vec![asked]).unwrap();
-    let lost = answer.try_recv().unwrap().remove(0);
+    let lost = answer.try_recv().unwrap().leases.remove(0);
     assert_eq!((lost.first.0, lost.count), (0, 3));
     // It has reached the node now.
     let last = lost.orders().last().map(|counter| HeldOrder { lease: lost.id, counter });
     let (reply, mut answer) = oneshot::channel();
     let wish = LeaseRequest { last, ..wish(1, Some(PolicyVersion(0)), 8) };
     grant(&shared, vec![Question { wish, reply }]).unwrap();
-    let fresh = answer.try_recv().unwrap().remove(0);
+    let fresh = answer.try_recv().unwrap().leases.remove(0);
     assert_eq!((fresh.first.0, fresh.count), (3, 8));
 }
 
@@ -140,7 +141,10 @@ fn what_was_answered_to_nobody_is_answered_again() {
 fn a_disk_that_takes_no_lease_ends_the_learner() {
     let store = Arc::new(Slow::default());
     let shared = learner(store.clone());
-    assert!(shared.coordinator().batch(PolicyVersion(0)).unwrap().is_none(), "it waits for groups");
+    assert!(
+        shared.coordinator().batch(clock::now(), PolicyVersion(0)).unwrap().is_none(),
+        "it waits for groups"
+    );
     let (sender, queue) = mpsc::channel(WRITER_QUEUE);
     let (asked, answer) = question(1, 5);
     assert!(sender.try_send(asked).is_ok());
@@ -149,5 +153,8 @@ fn a_disk_that_takes_no_lease_ends_the_learner() {
     write(&shared, queue);
     assert!(answer.blocking_recv().is_err());
     store.memory.fail_after(None);
-    assert!(shared.coordinator().batch(PolicyVersion(0)).is_err(), "groups come with leases alone");
+    assert!(
+        shared.coordinator().batch(clock::now(), PolicyVersion(0)).is_err(),
+        "groups come with leases alone"
+    );
 }

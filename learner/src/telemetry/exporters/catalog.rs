@@ -104,6 +104,8 @@ pub const METRICS: &[Metric] = &[
     metric("/unaudited", ("data", "unaudited"), Counter, "groups", "let pass by the sampling audit since this process started, as a policy that they name is gone or was published twice"),
     metric("/looks", ("data", "looks"), Counters("kind"), "groups", "by how their tokens were looked at since the run began: `skipped` by the node's record, `audited`, `vouched` by verifiers, `settled` behind verifiers, of these `overturned`"),
     metric("/dropped", ("data", "dropped"), Counters("reason"), "groups", "acknowledged and not trained on since the run began, by reason"),
+    metric("/stale_by_length", ("data", "stale_by_length"), Counters("tokens"), "groups", "too old for a batch or when they came, since this process started, by their longest response, rounded up to a power of two"),
+    metric("/stale_by_node", ("data", "stale_by_node"), Labelled("node"), "groups", "the same by node, those with the most"),
     metric("/tokens", ("speed", "trained_tokens"), Number, "tokens", "that went forward and backward in the update, prompts included"),
     metric("/tokens_per_s", ("speed", "tokens_per_second"), Number, "tokens/s", "trained tokens each second of the update"),
     metric("/response_tokens_per_s", ("speed", "response_tokens_per_second"), Number, "tokens/s", "of the batch's responses, each second of the period"),
@@ -122,6 +124,9 @@ pub const METRICS: &[Metric] = &[
     metric("/nodes", ("fleet", "nodes"), Sum, "nodes", "that generate"),
     metric("/degraded", ("fleet", "degraded_nodes"), Labelled("standing"), "nodes", "that are not waited for: `tail` (slow or failing), `out` (of the forwarding role), `banned`"),
     metric("/rotten_peers", ("fleet", "rotten_reports"), Sum, "reports", "by nodes of peers that serve rotten bytes or break the chunk protocol"),
+    metric("/work_ahead", ("fleet", "work_ahead_orders"), Number, "orders", "that may run ahead of the update at hand; none where `[staleness] admission` or the mode says it"),
+    metric("/late_orders", ("fleet", "late_orders"), Counter, "orders", "leased anew since this process started, as they could only come back too old"),
+    metric("/backup_orders", ("fleet", "backup_orders"), Counter, "orders", "leased a second time since this process started, as a batch waited for them"),
     metric("/t_bcast_ms/0", ("fleet", "t_bcast_p50_milliseconds"), Number, "ms", "time from a publication to its installation on a node, median in this process"),
     metric("/t_bcast_ms/1", ("fleet", "t_bcast_p95_milliseconds"), Number, "ms", "95th percentile of that time"),
     // Evaluations.

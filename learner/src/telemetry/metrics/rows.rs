@@ -158,6 +158,22 @@ pub struct UpdateRow {
     /// Groups acknowledged and not trained on since the run began, by reason.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,
+    /// Groups too old for a batch, or when they came, since the process started: longest response in tokens,
+    /// rounded up to a power of two → groups.
+    #[serde(default)]
+    pub stale_by_length: BTreeMap<u64, u64>,
+    /// The same by the first digits of the node's key, those with the most.
+    #[serde(default)]
+    pub stale_by_node: BTreeMap<String, u64>,
+    /// Orders that may run ahead of the update at hand; `None` where η says it.
+    #[serde(default)]
+    pub work_ahead: Option<u64>,
+    /// Orders leased anew since the process started, as they could only come back too old.
+    #[serde(default)]
+    pub late_orders: u64,
+    /// Orders leased a second time since the process started, as a batch waited for them.
+    #[serde(default)]
+    pub backup_orders: u64,
 }
 
 /// Importance weights of a batch.

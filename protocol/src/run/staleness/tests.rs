@@ -74,6 +74,21 @@ fn some_node_is_served_until_the_batch_at_hand_is_there() {
 }
 
 #[test]
+fn a_bounded_policy_leases_by_lag_unless_its_eta_is_set() {
+    let bounded = Staleness::new(3, None).unwrap();
+    let set = bounded.with_admission(bounded.admission()).unwrap();
+    assert!(bounded.is_by_lag() && !set.is_by_lag());
+    for policy in [Staleness::on_policy(), Staleness::one_step(), Staleness::unbounded(2).unwrap()] {
+        assert!(!policy.is_by_lag(), "{policy:?}");
+    }
+    // It travels, also where the number is the one that follows from S and κ.
+    for policy in [bounded, set] {
+        let wire = crate::wire::codec::encode(&policy, 100).unwrap();
+        assert_eq!(crate::wire::codec::decode::<Staleness>(&wire, 100).unwrap(), policy);
+    }
+}
+
+#[test]
 fn refuses_impossible_numbers_also_from_the_wire() {
     assert_eq!(Staleness::new(1, None).unwrap().period(), 1);
     assert!(Staleness::new(3, Some(5)).is_err() && Staleness::new(3, Some(0)).is_err());

@@ -45,19 +45,21 @@ impl Tape {
         let (batch, staleness) = (config.train.groups_per_update, config.staleness()?);
         let needed = usize::try_from(updates)? * batch;
         ensure!(self.len() >= needed, "{} groups were recorded, {updates} updates need {needed}", self.len());
-        let mut before = PolicyVersion(0);
+        let mut before = (PolicyVersion(0), OrderCounter(0));
         for (place, Recorded { counter, version, .. }) in self.0.iter().enumerate().take(needed) {
             let update = PolicyVersion((place / batch) as u64);
             ensure!(
-                *version >= before,
-                "order {counter} was made under {version}, the one before under {before}"
+                (*version, *counter) >= before,
+                "order {counter} was made under {version}, the one before, {}, under {}",
+                before.1,
+                before.0
             );
             ensure!(
                 staleness.admits(*version, update),
                 "order {counter} of {version} would be trained on at {update}: more than S = {} apart",
                 staleness.budget()
             );
-            before = *version;
+            before = (*version, *counter);
         }
         Ok(())
     }

@@ -36,6 +36,7 @@ fn open(
         staleness: Staleness::new(3, None).unwrap(),
         groups_per_update: GROUPS,
         record: RecordConfig::default(),
+        by_lag: false,
     };
     Coordinator::open(
         store.clone(),
@@ -89,10 +90,10 @@ fn at_two(store: &Arc<MemoryStore>) -> (Coordinator, CoordinatorState) {
     assert_eq!(counters(&lease(&mut coordinator, 0, 6)), [0, 1, 2, 3]);
     (0..4).for_each(|counter| deliver(&mut coordinator, counter));
     for version in 0..2 {
-        coordinator.at(PolicyVersion(version));
-        assert!(coordinator.batch(PolicyVersion(version)).unwrap().is_some());
+        coordinator.at(UnixMillis(0), PolicyVersion(version));
+        assert!(coordinator.batch(UnixMillis(0), PolicyVersion(version)).unwrap().is_some());
     }
-    coordinator.at(PolicyVersion(2));
+    coordinator.at(UnixMillis(0), PolicyVersion(2));
     assert_eq!(counters(&lease(&mut coordinator, 0, 2)), [4, 5]);
     deliver(&mut coordinator, 4);
     let state = coordinator.state(PolicyVersion(2));

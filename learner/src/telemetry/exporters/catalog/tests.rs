@@ -34,6 +34,9 @@ fn rows() -> [Value; 4] {
         degraded: map(),
         refused: map(),
         dropped: map(),
+        stale_by_length: [(8, 2)].into(),
+        stale_by_node: map(),
+        work_ahead: Some(24),
         ..UpdateRow::default()
     };
     let mut rows = [

@@ -1,0 +1,81 @@
+//! The controller of work-ahead: as few orders ahead as keep the learner from waiting.
+//!
+//! The learner waits when too little runs ahead, and groups lie about when too much does. Both are seen
+//! whenever a batch is formed, so both move the depth: up at once, down slowly.
+
+/// The share of a period that counts as waiting; less is the time that forming a batch takes.
+const WAITED: f64 = 0.01;
+/// The depth grows by one batch divided by this, at least, after a wait.
+const STEP_UP: u64 = 4;
+/// Of the groups that lie about beyond half a batch, one in so many is taken off the depth.
+const STEP_DOWN: u64 = 4;
+
+/// How many orders may run ahead of the update at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Depth {
+    orders: u64,
+    batch: u64,
+    most: u64,
+}
+
+impl Depth {
+    /// All that S allows, until a batch has shown that less will do.
+    pub(super) fn new(budget: u64, batch: u64) -> Self {
+        let most = budget.max(1).saturating_mul(batch);
+        Self { orders: most, batch, most }
+    }
+
+    /// Orders.
+    pub(super) fn orders(&self) -> u64 {
+        self.orders
+    }
+
+    /// Notes that a batch was formed which the learner waited for this share of a period, and that left
+    /// `spare` groups behind.
+    pub(super) fn formed(&mut self, waited: f64, spare: u64) {
+        let enough = self.batch / 2;
+        if waited > WAITED {
+            let missing = (waited.min(1.0) * self.batch as f64) as u64;
+            let step = missing.max(self.batch / STEP_UP).max(1);
+            self.orders = self.orders.saturating_add(step).min(self.most);
+        } else if spare > enough {
+            let step = ((spare - enough) / STEP_DOWN).max(1);
+            // With half a batch ahead, the learner waits for half an order time at each update.
+            self.orders = self.orders.saturating_sub(step).max(self.batch.div_ceil(2)).min(self.most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_grows_when_the_learner_waits_and_shrinks_when_groups_lie_about() {
+        let mut depth = Depth::new(4, 16);
+        assert_eq!(depth.orders(), 64);
+        for _ in 0..100 {
+            depth.formed(0.0, 24);
+        }
+        assert_eq!(depth.orders(), 8, "half a batch at least");
+        depth.formed(0.005, 8);
+        assert_eq!(depth.orders(), 8, "neither a wait nor too many");
+        depth.formed(0.02, 0);
+        assert_eq!(depth.orders(), 12);
+        depth.formed(0.5, 0);
+        assert_eq!(depth.orders(), 20);
+        for _ in 0..10 {
+            depth.formed(3.0, 0);
+        }
+        assert_eq!(depth.orders(), 64, "never more than S batches");
+    }
+
+    #[test]
+    fn a_batch_of_one_moves_by_one() {
+        let mut depth = Depth::new(2, 1);
+        depth.formed(0.0, 1);
+        assert_eq!(depth.orders(), 1);
+        depth.formed(0.1, 0);
+        assert_eq!(depth.orders(), 2);
+    }
+}
