@@ -276,14 +276,14 @@ impl Session {
     }
 }
 
-/// What the neighbours gave, those first that were cut off: they are the fewest, and the learner
-/// must hear of them.
 /// The kind of a device: `cuda` of `cuda:0`. `None` where it has no name.
 fn class(device: &str) -> Option<String> {
     let class: String = device.chars().take_while(char::is_ascii_alphanumeric).collect();
     (!class.is_empty()).then_some(class)
 }
 
+/// What the neighbours gave, those first that were cut off: they are the fewest, and the learner
+/// must hear of them.
 fn uplinks(stats: &SnapshotStats) -> Vec<UplinkReport> {
     let upstream = |peer| stats.dissemination.upstreams.iter().find(|upstream| upstream.peer == peer);
     let rotten = stats.cut_off.iter().rev().map(|peer| (*peer, true));
