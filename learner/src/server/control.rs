@@ -3,6 +3,7 @@
 use super::SharedState;
 use super::lease_writer::Granting;
 use super::turns::RequestCounts;
+use crate::fleet::capacity::{Beat, NodeRole};
 use crate::intake::coordinator::LeaseRequest;
 use crate::reputation::NetworkPrefix;
 use echo_protocol::control::requests::{ControlRequest, ControlResponse, MAX_NEIGHBOURS};
@@ -22,6 +23,8 @@ const AT_ONCE: usize = 64;
 const MOVES: usize = 1024;
 /// When a node that got fewer orders than it wanted asks again, in milliseconds.
 const LEASE_RETRY_MS: u32 = 100;
+/// When a node on standby asks again, in milliseconds: it begins within seconds.
+const STANDBY_RETRY_MS: u32 = 2_000;
 /// What a node is told when none can be made.
 const NO_LEASES: &str = "the learner cannot lease orders now; ask again later";
 
@@ -115,7 +118,7 @@ fn response(
     match request {
         ControlRequest::Charter => ControlResponse::Charter(shared.charter.clone()),
         ControlRequest::Heartbeat(heartbeat) => {
-            let heartbeat = shared.of_this_epoch(heartbeat);
+            let heartbeat = shared.of_this_epoch(heartbeat).checked();
             let (now, known) = (clock::now(), heartbeat.neighbourhood);
             let coordinator = shared.coordinator();
             // A suspension ends by itself, and until then its node keeps its place. Who is banned has none.
@@ -126,6 +129,12 @@ fn response(
             }
             let (is_known, network) =
                 (coordinator.record().is_known(&node), coordinator.record().network(&node));
+            let beat = Beat {
+                installed: heartbeat.installed,
+                declared: f64::from(heartbeat.rollouts_per_s),
+                has_work: coordinator.holds(&node),
+                offer: heartbeat.offer.clone(),
+            };
             drop(coordinator);
             let mut fleet = shared.fleet();
             fleet.weigh(&node, is_known, network);
@@ -133,6 +142,7 @@ fn response(
                 Ok(()) => {
                     let neighbourhood = fleet.neighbourhood(now, &node);
                     drop(fleet);
+                    shared.capacity().heard(now, node, beat);
                     ControlResponse::News {
                         epoch: shared.epoch,
                         wall: clock::wall(),
@@ -179,6 +189,14 @@ fn lease(
     }
     if let Err(unheard) = shared.coordinator().hear(clock::now(), &node) {
         return ControlResponse::Refused(unheard.detail);
+    }
+    let role = shared.capacity().role(&node);
+    match role {
+        NodeRole::Active => {}
+        NodeRole::Standby => {
+            return ControlResponse::Leases { leases: Vec::new(), retry_after_ms: STANDBY_RETRY_MS };
+        }
+        NodeRole::Resting => return ControlResponse::Refused(shared.capacity().rest().to_string()),
     }
     let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
     let Some(granted) = granting.ask(LeaseRequest { node, installed, orders, last }) else {

@@ -46,7 +46,7 @@ impl Prices {
     }
 
     /// The first price that is none.
-    pub(super) fn wrong(&self) -> Option<f64> {
+    pub(in crate::fleet) fn wrong(&self) -> Option<f64> {
         self.0.values().copied().find(|price| !(0.0..=1e6).contains(price))
     }
 }
