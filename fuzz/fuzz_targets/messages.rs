@@ -7,7 +7,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use echo_fuzz::{Edit, edited, reread};
 use echo_protocol::control::heartbeat::{
-    Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE,
+    Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Offer, Reach, UplinkReport, WHOLE_PERMILLE,
 };
 use echo_protocol::control::requests::{
     ControlRequest, ControlResponse, MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, MAX_REQUEST_BYTES,
@@ -323,6 +323,7 @@ fn requests(me: PublicKey) -> [ControlRequest; 6] {
         max_upload: Some(BytesPerSec(5_000_000)),
         uplinks: vec![UplinkReport { peer: me, bytes: 9, bytes_per_s: 1, failed: 0, rotten: false }],
         neighbourhood: 7,
+        offer: Offer { label: Some("rented".into()), class: Some("cuda".into()), micro_usd_per_hour: Some(350_000) },
     };
     [
         ControlRequest::Charter,

@@ -13,6 +13,8 @@
 //!
 //! This folder imports `reputation` (networks and owners) and `common`.
 //!
+//! [`capacity`] says who of them works, by what they bring and cost. It knows nothing of chains.
+//!
 //! ```text
 //! heartbeats, uplink reports ─> members
 //!     ├─ score, trust      what others measured, and what counts of it
@@ -22,6 +24,7 @@
 //! neighbourhood of a node <─ chains + mesh, without peers that served corrupt bytes
 //! ```
 
+pub mod capacity;
 pub mod chains;
 pub mod corrupt_peers;
 pub mod graph;

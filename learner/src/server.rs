@@ -31,6 +31,7 @@ mod verifiers;
 use crate::common::paced_log;
 use crate::common::workload::Workload;
 use crate::fleet::Fleet;
+use crate::fleet::capacity::{Activation, Capacity, CapacityConfig, Prices};
 use crate::intake::admission::Admission;
 use crate::intake::coordinator::Coordinator;
 use crate::verification::panel::PanelConfig;
@@ -48,6 +49,7 @@ use echo_protocol::snapshot::manifest::Manifest;
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::signed::Signed;
+use echo_protocol::wire::time::UnixMillis;
 use locations::Locations;
 use pace::PeerAllowances;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -93,6 +95,8 @@ pub struct SharedState {
     coordinator: Mutex<Coordinator>,
     arrived: Condvar,
     fleet: Mutex<Fleet>,
+    /// Its lock is taken last, and no other while it is held.
+    capacity: Mutex<Capacity>,
     /// The newest that were published, at most `keep_versions`.
     manifests: Mutex<VecDeque<(PolicyVersion, Signed<Manifest>)>>,
     keep_versions: usize,
@@ -116,7 +120,16 @@ impl SharedState {
         let (arrived, audit) = (Condvar::new(), None);
         let secret = *ContentId::of(&key.sign(LOOK_SEED).to_bytes()).as_bytes();
         let verifiers = Verifiers::new(PanelConfig::default(), secret);
+        let everybody = CapacityConfig {
+            activation: Activation::All,
+            gamma: 1.0,
+            batch: 1,
+            period: None,
+            prices: Prices::default(),
+            learner_price: 0.0,
+        };
         Self {
+            capacity: Mutex::new(Capacity::new(everybody, clock::now())),
             workload,
             charter,
             key,
@@ -145,6 +158,12 @@ impl SharedState {
         Self { audit: Some(audit), verifiers, ..self }
     }
 
+    /// The same with a choice of who works. Without one, everybody does.
+    #[must_use]
+    pub fn choosing(self, capacity: Capacity) -> Self {
+        Self { capacity: Mutex::new(capacity), ..self }
+    }
+
     /// Notes which verifiers' verdicts were right. Who is not heard any more loses its stream.
     fn judged(&self, verdicts: Vec<(PublicKey, bool)>) {
         let now = clock::now();
@@ -164,6 +183,11 @@ impl SharedState {
     /// The fleet, locked; held briefly, as heartbeats wait for it.
     pub fn fleet(&self) -> MutexGuard<'_, Fleet> {
         self.fleet.lock()
+    }
+
+    /// Who works, locked; held briefly, and taken after every other lock.
+    pub fn capacity(&self) -> MutexGuard<'_, Capacity> {
+        self.capacity.lock()
     }
 
     /// Waits until groups may have arrived, at most `longest`.
@@ -194,7 +218,9 @@ impl SharedState {
                 manifests.pop_front();
             }
         }
-        self.fleet().published(clock::now(), version);
+        let now = clock::now();
+        self.fleet().published(now, version);
+        self.capacity().published(now, version);
         // Without a subscriber nobody is missed: nodes that come later hear of the
         // version in their heartbeats.
         if let Err(error) =
@@ -298,6 +324,7 @@ async fn sweep(shared: Arc<SharedState>, host: Host, snapshots: Snapshots) {
             }
             shared.coordinator().nodes_gone(&gone);
         }
+        look_at_capacity(&shared, now, &gone);
         // A change of standing waits for the disk.
         let keeping = shared.clone();
         let written = tokio::task::spawn_blocking(move || keeping.coordinator().keep_record()).await;
@@ -305,6 +332,13 @@ async fn sweep(shared: Arc<SharedState>, host: Host, snapshots: Snapshots) {
             tracing::error!(%error, "the record of peers cannot be written");
         }
     }
+}
+
+/// Has it decided who works, now that these nodes are gone.
+fn look_at_capacity(shared: &SharedState, now: UnixMillis, gone: &[PublicKey]) {
+    let mut capacity = shared.capacity();
+    gone.iter().for_each(|node| capacity.gone(node));
+    capacity.tick(now);
 }
 
 /// The source's own events: only damage to its chunks matters, and the next publication writes them again.

@@ -22,6 +22,8 @@ use std::time::Duration;
 
 use echo_policy::generation::DeviceChoice;
 use echo_policy::model::precision::Precision;
+use echo_protocol::control::heartbeat::Offer;
+use echo_protocol::wire::price::Price;
 use echo_protocol::wire::rate::BytesPerSec;
 use figment::providers::{Format, Toml};
 use figment::{Figment, Metadata, Provider};
@@ -93,6 +95,10 @@ pub struct Settings {
     pub on_battery: OnBattery,
     /// Most disk that this node may take for a run; a run that needs more is not joined.
     pub max_disk: Option<Size>,
+    /// A name by which the operator knows what this node costs, such as that of a group of rented machines.
+    pub label: Option<String>,
+    /// What this node costs its owner in dollars an hour; nothing when absent.
+    pub price: Option<Price>,
     /// What to log: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,echo_node=debug`.
     pub log: String,
     /// Seconds between two status lines.
@@ -190,6 +196,8 @@ impl Default for Settings {
             hours: None,
             on_battery: OnBattery::Pause,
             max_disk: None,
+            label: None,
+            price: None,
             log: LOG.to_owned(),
             status_every_s: 5,
         }
@@ -215,6 +223,12 @@ impl Settings {
     /// Whether the node checks what others have generated.
     pub fn verifies(&self) -> bool {
         self.roles.contains(&Role::Verifier)
+    }
+
+    /// What the learner hears of this node's price.
+    pub fn offer(&self) -> Offer {
+        let micro_usd_per_hour = self.price.map(|price| price.0);
+        Offer { label: self.label.clone(), class: None, micro_usd_per_hour }
     }
 
     /// The time between two status lines, at least a second.

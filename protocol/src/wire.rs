@@ -15,6 +15,7 @@
 pub mod codec;
 pub mod content_id;
 pub mod identity;
+pub mod price;
 pub mod rate;
 pub mod rng;
 pub mod signed;

@@ -15,6 +15,7 @@
 pub mod lease;
 pub mod order;
 pub mod receipt;
+pub mod rest;
 pub mod submission;
 pub mod trajectory;
 pub mod verification;

@@ -175,6 +175,8 @@ mod tests {
         config.verify.within_s = 0;
         config.fleet.lease_s = 0;
         config.fleet.orders_per_node = 0;
+        config.fleet.gamma = 0.9;
+        config.fleet.learner_price = -1.0;
         config.staleness.budget = Some(1);
         config.staleness.period = Some(9);
         config.data.insert("maths".into(), "rows.jsonl".into());
@@ -195,6 +197,8 @@ mod tests {
             "verify.within_s",
             "fleet.lease_s",
             "fleet.orders_per_node",
+            "fleet.gamma",
+            "fleet.learner_price",
             "[staleness]",
             "[data] maths",
             "[model]",

@@ -221,6 +221,11 @@ impl Coordinator {
         self.book.holders().keys()
     }
 
+    /// Whether orders are out with a node.
+    pub fn holds(&self, node: &PublicKey) -> bool {
+        self.book.holders().contains_key(node)
+    }
+
     /// Makes the orders of nodes that are gone available again.
     pub fn nodes_gone(&mut self, nodes: &[PublicKey]) {
         nodes.iter().for_each(|node| self.forget(node));

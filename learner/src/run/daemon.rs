@@ -136,7 +136,8 @@ async fn restore(shared: &SharedState, past: &mut Past, journal: &Path) -> Vec<(
     if let (Some(audit), Some(state)) = (&shared.audit, &state) {
         restore_policies(audit, &shared.workload, &past.checkpoints, state.version, again).await;
     }
-    let fleet = state.map(|state| state.fleet).unwrap_or_default();
+    let (fleet, capacity) = state.map(|state| (state.fleet, state.capacity)).unwrap_or_default();
+    shared.capacity().restore(capacity);
     let nodes = known_nodes(&fleet);
     shared.fleet().restore(fleet);
     // Whom the operator has banned meanwhile is not heard from the start, and whom it

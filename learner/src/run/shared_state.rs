@@ -1,5 +1,7 @@
 //! The state that all tasks of a learner share, made from a founded run.
 
+use crate::config::RunConfig;
+use crate::fleet::capacity::{Capacity, CapacityConfig};
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::founding::Founded;
 use crate::intake::admission::{Admission, AdmissionTally};
@@ -12,6 +14,8 @@ use crate::verification::sampling_audit::SamplingAudit;
 use echo_protocol::control::requests::Peer;
 use echo_protocol::net::{Host, Multiaddr};
 use echo_protocol::program::clock;
+use echo_protocol::run::charter::Charter;
+use echo_protocol::run::staleness::StalenessMode;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::content_id::ContentId;
 use std::sync::Arc;
@@ -71,9 +75,25 @@ pub(crate) fn shared(
     let audit = config.admission.audit;
     let audit = audit.then(|| SamplingAudit::new(workload.clone(), dir.path(), max_copy_bytes));
     let panel = config.verify.config();
+    let capacity = Capacity::new(capacity(&config, &workload.charter), clock::now());
     let shared = SharedState::new(workload, charter, key, admission, coordinator, fleet, keep_versions);
+    let shared = shared.choosing(capacity);
     Ok(match audit {
         Some(audit) => shared.audited(audit, panel),
         None => shared,
     })
+}
+
+/// Who is to work, for a run with this charter.
+fn capacity(config: &RunConfig, charter: &Charter) -> CapacityConfig {
+    let (fleet, staleness) = (&config.fleet, &charter.staleness);
+    CapacityConfig {
+        activation: fleet.activation,
+        gamma: fleet.gamma,
+        batch: config.train.groups_per_update as u64 * u64::from(charter.group_size),
+        // On-policy, nodes and learner wait for each other at any rate.
+        period: (staleness.mode() != StalenessMode::OnPolicy).then(|| staleness.period()),
+        prices: fleet.prices.clone(),
+        learner_price: fleet.learner_price,
+    }
 }

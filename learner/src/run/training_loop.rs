@@ -291,7 +291,8 @@ impl Learning {
         let coordinator = self.shared.coordinator().state(version);
         let fleet = self.shared.fleet().view();
         let (run, evaluated) = (self.shared.workload.run, self.evaluated.clone());
-        let state = CheckpointState::new(run, version, evaluated, updates, coordinator, fleet);
+        let capacity = self.shared.capacity().state();
+        let state = CheckpointState::new(run, version, evaluated, updates, coordinator, fleet, capacity);
         Ok(self.releases.checkpoint(state, &self.trainer)?)
     }
 
@@ -356,6 +357,7 @@ impl Learning {
             }
             report
         })?;
+        self.shared.capacity().updated(clock::now(), update_s);
         let Phases { since, checkpoint_s, publication_s, evaluation_s, waited_s } = *phases;
         let ended = Instant::now();
         let period_s = ended.duration_since(since).as_secs_f64();
@@ -399,6 +401,7 @@ impl Learning {
             *row.degraded.entry(standing.to_owned()).or_default() += 1;
         }
         drop(fleet);
+        row.capacity = self.shared.capacity().report();
         row.unaudited = self.shared.audit.as_ref().map_or(0, SamplingAudit::unaudited);
         let coordinator = self.shared.coordinator();
         row.accepted = coordinator.tally().accepted;

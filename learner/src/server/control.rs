@@ -4,6 +4,7 @@ use super::SharedState;
 use super::lease_writer::Granting;
 use super::pace::PeerAllowances;
 use super::turns::RequestCounts;
+use crate::fleet::capacity::{Beat, NodeRole};
 use crate::intake::coordinator::LeaseRequest;
 use crate::reputation::NetworkPrefix;
 use echo_protocol::control::requests::{ControlRequest, ControlResponse, MAX_NEIGHBOURS};
@@ -24,6 +25,8 @@ const AT_ONCE: usize = 64;
 const MOVES: usize = 1024;
 /// When a node that got fewer orders than it wanted asks again, in milliseconds.
 const LEASE_RETRY_MS: u32 = 100;
+/// When a node on standby asks again, in milliseconds: it begins within seconds.
+const STANDBY_RETRY_MS: u32 = 2_000;
 /// What a node is told when none can be made.
 const NO_LEASES: &str = "the learner cannot lease orders now; ask again later";
 
@@ -127,7 +130,7 @@ fn response(
     match request {
         ControlRequest::Charter => ControlResponse::Charter(shared.charter.clone()),
         ControlRequest::Heartbeat(heartbeat) => {
-            let mut heartbeat = shared.of_this_epoch(heartbeat.checked());
+            let mut heartbeat = shared.of_this_epoch(heartbeat).checked();
             heartbeat.addresses = shared.locations.believed(&node, heartbeat.addresses);
             let (now, known) = (clock::now(), heartbeat.neighbourhood);
             let coordinator = shared.coordinator();
@@ -139,6 +142,12 @@ fn response(
             }
             let (is_known, network) =
                 (coordinator.record().is_known(&node), coordinator.record().network(&node));
+            let beat = Beat {
+                installed: heartbeat.installed,
+                declared: f64::from(heartbeat.rollouts_per_s),
+                has_work: coordinator.holds(&node),
+                offer: heartbeat.offer.clone(),
+            };
             drop(coordinator);
             let mut fleet = shared.fleet();
             fleet.weigh(&node, is_known, network);
@@ -147,6 +156,7 @@ fn response(
                 Ok(()) => {
                     let neighbourhood = fleet.neighbourhood(now, &node);
                     drop(fleet);
+                    shared.capacity().heard(now, node, beat);
                     ControlResponse::News {
                         epoch: shared.epoch,
                         wall: clock::wall(),
@@ -203,6 +213,14 @@ fn lease(
     if pause_ms > 0 {
         let retry_after_ms = u32::try_from(pause_ms).unwrap_or(u32::MAX);
         return ControlResponse::Leases { leases: Vec::new(), retry_after_ms };
+    }
+    let role = shared.capacity().role(&node);
+    match role {
+        NodeRole::Active => {}
+        NodeRole::Standby => {
+            return ControlResponse::Leases { leases: Vec::new(), retry_after_ms: STANDBY_RETRY_MS };
+        }
+        NodeRole::Resting => return ControlResponse::Refused(shared.capacity().rest().to_string()),
     }
     let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
     let Some(granted) = granting.ask(LeaseRequest { node, installed, orders, last }) else {

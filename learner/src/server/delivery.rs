@@ -31,7 +31,7 @@ use echo_protocol::wire::codec;
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::order::{OrderCounter, Purpose};
-use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES, RefuseReason};
+use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
 use echo_protocol::work::trajectory::TrajectoryGroup;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use std::collections::{BTreeMap, BTreeSet};
@@ -392,6 +392,15 @@ fn rejected(
     }
 }
 
+/// Counts what nodes bring.
+fn count(shared: &SharedState, decided: &[UnsignedReply]) {
+    let mut capacity = shared.capacity();
+    let accepted = decided.iter().filter(|reply| reply.answer.outcome == Outcome::Accepted);
+    for receipt in accepted.filter_map(|reply| reply.receipt.as_ref()) {
+        capacity.accepted(&receipt.node, receipt.trajectories.into());
+    }
+}
+
 /// Takes what waits, makes it durable with one flush, and answers.
 fn write(shared: &SharedState, mut queue: mpsc::Receiver<Pending>) {
     let mut waiting = Vec::new();
@@ -401,6 +410,7 @@ fn write(shared: &SharedState, mut queue: mpsc::Receiver<Pending>) {
         let flushed = written.and_then(Unflushed::flush);
         let decided: Vec<UnsignedReply> = shared.coordinator().acknowledge(decided, flushed);
         shared.groups_arrived();
+        count(shared, &decided);
         for (reply, decided) in replies.into_iter().zip(decided) {
             // A node that has gone sends its group again, is told that it is a duplicate, and
             // gets its receipt then.

@@ -41,6 +41,15 @@ pub struct RunSummary {
     pub bubble_ratio: f64,
     /// Updates a second, while it learned.
     pub updates_per_s: f64,
+    /// Hours of nodes that were active or on standby.
+    #[serde(default)]
+    pub node_hours: f64,
+    /// Dollars that nodes and learner cost, by the prices that are known.
+    #[serde(default)]
+    pub usd: f64,
+    /// Dollars an update.
+    #[serde(default)]
+    pub usd_per_update: f64,
 }
 
 /// The middle and the slow end.
@@ -98,6 +107,9 @@ impl RunSummary {
             t_bcast_ms: Percentiles { p50, p95 },
             bubble_ratio: rate(waited),
             updates_per_s: rate(updates as f64),
+            node_hours: newest.capacity.node_hours,
+            usd: newest.capacity.usd,
+            usd_per_update: newest.capacity.usd / newest.update.max(1) as f64,
         })
     }
 }

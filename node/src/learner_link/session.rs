@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use echo_protocol::control::heartbeat::{
-    HEARTBEAT_EVERY_MS, Heartbeat, MAX_ADDRESSES, UplinkReport, WHOLE_PERMILLE,
+    HEARTBEAT_EVERY_MS, Heartbeat, MAX_ADDRESSES, Offer, UplinkReport, WHOLE_PERMILLE,
 };
 use echo_protocol::control::requests::MAX_NEIGHBOURS;
 use echo_protocol::net::snapshots::{SnapshotStats, Snapshots, Stopped};
@@ -79,6 +79,8 @@ pub struct Session {
     pub relays: bool,
     /// The upload cap that its owner set.
     pub max_upload: Option<BytesPerSec>,
+    /// What its owner says of it; the class is the device that it generates on.
+    pub offer: Offer,
     /// Whether the learner answers.
     pub linked: watch::Sender<bool>,
     /// What the learner says is newest.
@@ -235,6 +237,7 @@ impl Session {
             max_upload: self.max_upload,
             uplinks,
             neighbourhood: self.neighbours.digest(),
+            offer: Offer { class: facts.device.as_deref().and_then(class), ..self.offer.clone() },
         })
     }
 
@@ -271,6 +274,12 @@ impl Session {
             }
         });
     }
+}
+
+/// The kind of a device: `cuda` of `cuda:0`. `None` where it has no name.
+fn class(device: &str) -> Option<String> {
+    let class: String = device.chars().take_while(char::is_ascii_alphanumeric).collect();
+    (!class.is_empty()).then_some(class)
 }
 
 /// What the neighbours gave, those first that were cut off: they are the fewest, and the learner

@@ -6,6 +6,7 @@ use std::time::Duration;
 use echo_protocol::program::clock;
 use echo_protocol::run::epoch::Epoch;
 use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::work::rest::RestNotice;
 use tokio::sync::watch;
 
 use crate::delivery::outbox::{MAX_ENTRY_BYTES, MAX_OUTBOX_BYTES, Outbox};
@@ -75,7 +76,12 @@ impl Leasing {
                 // The outbox lives as long as this task.
                 let _ = changes.changed().await;
             } else if let Some(pause) = self.fill(wanted).await {
-                tokio::time::sleep(pause).await;
+                // A learner that was lost meanwhile may need this node when it is back.
+                let lost = async { drop(self.linked.wait_for(|up| !*up).await) };
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = lost => {}
+                }
             }
         }
     }
@@ -95,6 +101,17 @@ impl Leasing {
         is_paused
     }
 
+    /// How long the learner does without this node. The numbers of nodes change, the news does not.
+    fn rest(&mut self, reason: String) -> Duration {
+        let pause = reason.parse::<RestNotice>().map_or(REFUSED_PAUSE, |rest| rest.pause());
+        let rested = self.refused.as_deref().is_some_and(|why| why.parse::<RestNotice>().is_ok());
+        if !rested {
+            tracing::info!("{reason}");
+        }
+        self.refused = Some(reason);
+        pause
+    }
+
     /// Asks once; the pause before the next question, if one is needed.
     async fn fill(&mut self, wanted: u32) -> Option<Duration> {
         let epoch = self.newest.borrow().map(|newest| newest.epoch);
@@ -106,6 +123,9 @@ impl Leasing {
         }
         let (leases, retry_after_ms) = match self.learner.leases(wanted, self.stock.last()).await {
             Ok(answer) => answer,
+            Err(AskError::Refused { reason, .. }) if reason.parse::<RestNotice>().is_ok() => {
+                return Some(self.rest(reason));
+            }
             Err(error @ AskError::Refused { .. }) => {
                 // It is told again and again: the owner hears of it once.
                 let message = error.to_string();

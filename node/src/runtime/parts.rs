@@ -281,6 +281,7 @@ impl Parts<'_> {
             installed: self.readers.installed.clone(),
             relays: self.settings.relays(),
             max_upload: self.settings.max_upload,
+            offer: self.settings.offer(),
             linked,
             newest,
             clock_ahead_ms: None,

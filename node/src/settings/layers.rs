@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use echo_policy::generation::DeviceChoice;
 use echo_policy::model::precision::Precision;
+use echo_protocol::wire::price::Price;
 use echo_protocol::wire::rate::BytesPerSec;
 use figment::value::{Dict, Map, Value};
 use figment::{Error, Metadata, Profile, Provider};
@@ -22,8 +23,18 @@ pub(super) struct SettingsLayer {
 
 impl SettingsLayer {
     /// Settings whose default is that there is none; a layer never lists what is absent.
-    pub(super) const NULLABLE: [&str; 8] =
-        ["peers", "list_key", "run", "precision", "max_upload", "max_download", "hours", "max_disk"];
+    pub(super) const NULLABLE: [&str; 10] = [
+        "peers",
+        "list_key",
+        "run",
+        "precision",
+        "max_upload",
+        "max_download",
+        "hours",
+        "max_disk",
+        "label",
+        "price",
+    ];
 
     /// The fields of `values` that are not absent. Their paths are text.
     pub(super) fn of(name: &'static str, values: &impl Serialize) -> Self {
@@ -109,6 +120,12 @@ pub struct Flags {
     /// Most disk to take for a run, such as 20GB; a run that needs more is not joined [default: no limit]
     #[arg(long, global = true, value_name = "SIZE")]
     pub max_disk: Option<Size>,
+    /// Name by which the operator knows what this node costs, such as that of a group of rented machines
+    #[arg(long, global = true, value_name = "NAME")]
+    pub label: Option<String>,
+    /// What this node costs in dollars an hour, such as 0.35 [default: nothing]
+    #[arg(long, global = true, value_name = "USD")]
+    pub price: Option<Price>,
     /// Log level or filter: error, warn, info, debug, trace, or per part [default:
     /// warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info]
     #[arg(long, global = true, value_name = "FILTER")]

@@ -18,6 +18,8 @@ pub const ACTIVE_FOR_MS: u64 = 5_000;
 pub const MAX_ADDRESSES: usize = 16;
 /// Longest address in a heartbeat, in bytes.
 pub const MAX_ADDRESS_BYTES: usize = 256;
+/// Longest label or class of an offer, in bytes.
+pub const MAX_OFFER_BYTES: usize = 64;
 /// All of a snapshot, in the unit of [`Heartbeat::progress`].
 pub const WHOLE_PERMILLE: u16 = 1_000;
 
@@ -47,6 +49,36 @@ pub struct Heartbeat {
     pub uplinks: Vec<UplinkReport>,
     /// The digest of the neighbourhood that it has; 0 for none.
     pub neighbourhood: u64,
+    /// What the node is and asks for, as its owner says. Absent where its owner says nothing, as in older nodes.
+    #[serde(default, skip_serializing_if = "Offer::is_empty")]
+    pub offer: Offer,
+}
+
+/// What an owner says of a node. Nobody has to believe it: the operator's own prices go before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// A name that the operator gave it, such as that of a group of rented machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What it generates on, such as `cpu` or `cuda`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// What it costs, in millionths of a dollar an hour; nothing where nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_usd_per_hour: Option<u64>,
+}
+
+impl Offer {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Without names that are too long or hold control characters: they go into metrics and log lines.
+    fn checked(self) -> Self {
+        let fits = |name: &String| name.len() <= MAX_OFFER_BYTES && !name.chars().any(char::is_control);
+        Self { label: self.label.filter(fits), class: self.class.filter(fits), ..self }
+    }
 }
 
 /// Whether a node accepts connections from outside.
@@ -98,6 +130,7 @@ impl Heartbeat {
         let mut named = BTreeSet::new();
         self.uplinks.retain(|report| named.insert(report.peer));
         self.uplinks.truncate(MAX_NEIGHBOURS);
+        self.offer = self.offer.checked();
         self
     }
 }
@@ -120,6 +153,7 @@ mod tests {
             progress: Some((PolicyVersion(1), u16::MAX)),
             addresses: [vec!["x".repeat(300)], vec!["/ip4/1.1.1.1".into(); 40]].concat(),
             uplinks: (0..60).map(|n| report(n / 2)).collect(),
+            offer: Offer { label: Some("x".repeat(65)), class: Some("cpu\n".into()), ..Offer::default() },
             ..Heartbeat::default()
         };
         let checked = hostile.checked();
@@ -127,6 +161,7 @@ mod tests {
         assert_eq!(checked.progress, Some((PolicyVersion(1), WHOLE_PERMILLE)));
         assert_eq!(checked.addresses, vec!["/ip4/1.1.1.1"; MAX_ADDRESSES]);
         assert_eq!(checked.uplinks.len(), MAX_NEIGHBOURS);
+        assert!(checked.offer.is_empty());
         assert_eq!(checked.clone().checked(), checked);
     }
 
@@ -135,9 +170,22 @@ mod tests {
         let heartbeat = Heartbeat {
             addresses: vec!["x".repeat(MAX_ADDRESS_BYTES); MAX_ADDRESSES],
             uplinks: vec![report(1); MAX_NEIGHBOURS],
+            offer: Offer {
+                label: Some("x".repeat(MAX_OFFER_BYTES)),
+                class: Some("x".repeat(MAX_OFFER_BYTES)),
+                micro_usd_per_hour: Some(u64::MAX),
+            },
             ..Heartbeat::default()
         };
         assert!(ControlRequest::Heartbeat(heartbeat).to_bytes().is_ok());
+    }
+
+    #[test]
+    fn who_offers_nothing_says_what_older_nodes_say() {
+        let text = serde_json::to_value(Heartbeat::default()).unwrap();
+        assert!(text.get("offer").is_none(), "{text}");
+        let of_older: Heartbeat = serde_json::from_value(text).unwrap();
+        assert_eq!(of_older, Heartbeat::default());
     }
 
     #[test]

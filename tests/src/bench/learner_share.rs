@@ -357,6 +357,7 @@ decay = {{ shape = "constant" }}
 [evaluation]
 orders = 1
 [fleet]
+activation = "all"
 orders_per_node = 1000000
 lease_s = 3600
 "#

@@ -66,6 +66,7 @@ dtype = "bf16"
 chunk_bytes = 131072
 
 [fleet]
+activation = "all"
 node_uplink = 12500000
 lease_s = 20
 orders_per_node = 16

@@ -147,6 +147,7 @@ chunk_bytes = 16384
 [network]
 dissemination = "chain"
 [fleet]
+activation = "all"
 node_uplink = 12500000
 lease_s = 600
 

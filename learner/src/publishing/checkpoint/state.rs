@@ -1,6 +1,7 @@
 //! What a checkpoint says besides its tensors.
 
 use crate::fleet::MemberView;
+use crate::fleet::capacity::CapacityState;
 use crate::intake::coordinator::CoordinatorState;
 use crate::training::evaluation::EvaluationRow;
 use echo_protocol::run::charter::RunId;
@@ -35,6 +36,9 @@ pub struct CheckpointState {
     pub coordinator: CoordinatorState,
     /// The fleet. It only warms a start: nodes tell of themselves again.
     pub fleet: Vec<MemberView>,
+    /// What nodes bring, and what the run has cost. Checkpoints of earlier programs have none.
+    #[serde(default)]
+    pub capacity: CapacityState,
     /// The tensors, by name of the object.
     pub parts: BTreeMap<String, Part>,
 }
@@ -72,6 +76,7 @@ impl CheckpointState {
         optimizer_steps: u64,
         coordinator: CoordinatorState,
         fleet: Vec<MemberView>,
+        capacity: CapacityState,
     ) -> Self {
         let streams = Streams {
             orders: coordinator.leases.cursor,
@@ -79,7 +84,8 @@ impl CheckpointState {
             arrivals: coordinator.buffer.next_arrival,
             optimizer_steps,
         };
-        Self { form: FORM, run, version, evaluated, streams, coordinator, fleet, parts: BTreeMap::new() }
+        let parts = BTreeMap::new();
+        Self { form: FORM, run, version, evaluated, streams, coordinator, fleet, capacity, parts }
     }
 
     /// The text of `state.json`, with the hash of itself.

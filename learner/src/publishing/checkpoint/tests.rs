@@ -1,6 +1,7 @@
 use super::*;
 use crate::common::testing;
 use crate::config::{CheckpointsSection, TrainSection};
+use crate::fleet::capacity::CapacityState;
 use crate::intake::buffer::{Count, Totals, Watermark};
 use crate::intake::coordinator::CoordinatorState;
 use crate::intake::leases::{LeaseSnapshot, OpenLease};
@@ -35,7 +36,16 @@ pub(crate) fn state_at(run: RunId, version: u64) -> CheckpointState {
     };
     let evaluated =
         EvaluationRow { evaluated: version, held_out_accuracy: Some(0.1), ..EvaluationRow::default() };
-    CheckpointState::new(run, PolicyVersion(version), Some(evaluated), version, coordinator, Vec::new())
+    let capacity = CapacityState { usd: 1.25, ..CapacityState::default() };
+    CheckpointState::new(
+        run,
+        PolicyVersion(version),
+        Some(evaluated),
+        version,
+        coordinator,
+        Vec::new(),
+        capacity,
+    )
 }
 
 /// A trainer, its run, and a directory for checkpoints.

@@ -1,5 +1,6 @@
 //! The rows.
 
+use crate::fleet::capacity::CapacityReport;
 use crate::intake::admission::Looks;
 use crate::training::optimizer::SkipCause;
 use crate::training::trainer::Gap;
@@ -174,6 +175,9 @@ pub struct UpdateRow {
     /// Orders leased a second time since the process started, as a batch waited for them.
     #[serde(default)]
     pub backup_orders: u64,
+    /// What the fleet brings, what is needed, who works, and what it costs.
+    #[serde(default)]
+    pub capacity: CapacityReport,
 }
 
 /// Importance weights of a batch.

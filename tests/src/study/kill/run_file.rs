@@ -61,6 +61,7 @@ dtype = "f32"
 
 # Nothing depends on the clock: no lease runs out.
 [fleet]
+activation = "all"
 lease_s = 86400
 
 # Everybody hears of a killed process's connection at once.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fleet::capacity::CapacityReport;
 use crate::publishing::snapshots::PublicationRow;
 use crate::telemetry::metrics::{UpdateRow, WeightRow};
 use crate::training::evaluation::EvaluationRow;
@@ -37,6 +38,13 @@ fn rows() -> [Value; 4] {
         stale_by_length: [(8, 2)].into(),
         stale_by_node: map(),
         work_ahead: Some(24),
+        capacity: CapacityReport {
+            required: Some(1.0),
+            target: Some(1.1),
+            train_s: Some(2.0),
+            broadcast_s: Some(0.5),
+            ..CapacityReport::default()
+        },
         ..UpdateRow::default()
     };
     let mut rows = [

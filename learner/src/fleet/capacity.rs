@@ -1,0 +1,341 @@
+//! Capacity: how much the fleet brings, how much the learner needs, and who works for it. Sans-IO.
+//!
+//! ECHO-2 §3.3, §3.4 and C.2.1. The fleet has to bring μ_target = γ μ_min(κ) rollouts a second (equation 2). Of
+//! the nodes that are there, the cheapest by ρ = c/μ work until their sum reaches that (equation 3):
+//!
+//! - **active** nodes get orders;
+//! - **standby** nodes keep the newest policy and forward it, and begin within seconds;
+//! - **resting** nodes compute nothing, and are told when to ask again.
+//!
+//! Roles change slowly: only after a deviation has lasted, a few nodes at once, and no node twice within a
+//! period. Only a fault is mended at once, by nodes on standby.
+//!
+//! ```text
+//! heartbeats, accepted groups ─> rate      μ of each node ─┐
+//! updates, publications, installations ─> demand   μ_min ──┼─> selection ─> roles
+//! prices, offers ─> prices                 c of each node ─┘       │
+//!                                   ledger: node-hours, dollars <──┘─> report, provisioning
+//! ```
+//!
+//! It imports nothing of the fleet. Who drives it calls [`Capacity::tick`] at least every second.
+
+mod demand;
+mod ledger;
+pub mod options;
+mod prices;
+mod provision;
+mod rate;
+mod report;
+mod selection;
+
+use std::collections::BTreeMap;
+
+use echo_protocol::control::heartbeat::{LOST_AFTER_MS, Offer};
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::time::UnixMillis;
+use echo_protocol::work::rest::RestNotice;
+use serde::{Deserialize, Serialize};
+
+use demand::Demand;
+use ledger::Ledger;
+use rate::WorkRate;
+use selection::Deviations;
+
+pub use options::Activation;
+pub use prices::Prices;
+pub use provision::{ClassCount, ProvisionRequest};
+pub use report::CapacityReport;
+
+/// How often the fleet is looked at, in milliseconds.
+const LOOK_EVERY_MS: u64 = 1_000;
+/// The same for so many nodes a millisecond: 100,000 nodes are looked at every ten seconds.
+const NODES_A_MS: u64 = 10;
+/// Most of the time between two heartbeats that counts as work, in milliseconds.
+const LONGEST_BEAT_MS: u64 = 5_000;
+/// Without prices, everybody works in fleets that are smaller: too little is there to choose from.
+const SMALL_FLEET: usize = 16;
+/// Nodes that have gone and whose rate is remembered.
+const MAX_AWAY: usize = 1 << 14;
+/// When a node that rests asks again, in minutes.
+const REST_MIN: u32 = 10;
+/// A node is believed to be at most so many times as fast as the usual one, until it has shown what it can.
+const BELIEVED: f64 = 2.0;
+
+/// The numbers of a [`Capacity`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct CapacityConfig {
+    /// Whether nodes rest at all.
+    pub activation: Activation,
+    /// γ: what is aimed at, in times of μ_min; above 1.
+    pub gamma: f64,
+    /// R: trajectories of an update.
+    pub batch: u64,
+    /// κ: updates from one publication to the next; `None` where nothing overlaps, as on-policy.
+    pub period: Option<u64>,
+    /// What nodes cost.
+    pub prices: Prices,
+    /// What the learner's machine costs, in dollars an hour.
+    pub learner_price: f64,
+}
+
+/// What a node does for the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeRole {
+    /// Gets orders.
+    #[default]
+    Active,
+    /// Keeps the newest policy and forwards it.
+    Standby,
+    /// Computes nothing.
+    Resting,
+}
+
+/// What a heartbeat says that matters here.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Beat {
+    /// The version that the node generates under.
+    pub installed: Option<PolicyVersion>,
+    /// Rollouts a second, by the node's own word.
+    pub declared: f64,
+    /// Whether orders are out with it.
+    pub has_work: bool,
+    /// What its owner says.
+    pub offer: Offer,
+}
+
+/// A node that is there.
+#[derive(Clone, Debug)]
+struct Worker {
+    rate: WorkRate,
+    seen: UnixMillis,
+    installed: Option<PolicyVersion>,
+    offer: Offer,
+    /// c in dollars an hour.
+    price: f64,
+    role: NodeRole,
+    /// When its role changed last; `None` since it came.
+    changed: Option<UnixMillis>,
+    /// a: whether its heartbeats come.
+    available: bool,
+}
+
+/// What a look at the fleet found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    at: UnixMillis,
+    /// Active nodes that are there.
+    working: usize,
+    /// All nodes that are there.
+    present: usize,
+    /// Whether newcomers are not needed.
+    enough: bool,
+    /// Newcomers that may be on standby.
+    standby_room: usize,
+}
+
+/// What a later process goes on from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CapacityState {
+    /// μ of each node.
+    pub rates: Vec<(PublicKey, f64)>,
+    /// Seconds of the last updates.
+    pub updates: Vec<f64>,
+    /// Seconds of the last broadcasts.
+    pub broadcasts: Vec<f64>,
+    /// Hours of nodes that were active or on standby.
+    pub node_hours: f64,
+    /// Hours of the learner.
+    pub learner_hours: f64,
+    /// Dollars so far.
+    pub usd: f64,
+}
+
+/// Who works for a run, and what that costs.
+#[derive(Clone, Debug)]
+pub struct Capacity {
+    config: CapacityConfig,
+    demand: Demand,
+    workers: BTreeMap<PublicKey, Worker>,
+    away: BTreeMap<PublicKey, f64>,
+    ledger: Ledger,
+    deviations: Deviations,
+    /// What the last look found.
+    look: Look,
+    /// The usual rate of a node, by the last look.
+    usual: f64,
+    /// Whether an active node was lost or fell silent since the last look.
+    fault: bool,
+}
+
+impl Capacity {
+    /// Of a learner that begins now, with an empty fleet.
+    pub fn new(config: CapacityConfig, now: UnixMillis) -> Self {
+        Self {
+            ledger: Ledger::new(now, config.learner_price),
+            config,
+            demand: Demand::default(),
+            workers: BTreeMap::new(),
+            away: BTreeMap::new(),
+            deviations: Deviations::default(),
+            look: Look::default(),
+            usual: 0.0,
+            fault: false,
+        }
+    }
+
+    /// Goes on from what an earlier process knew.
+    pub fn restore(&mut self, state: CapacityState) {
+        let CapacityState { rates, updates, broadcasts, node_hours, learner_hours, usd } = state;
+        self.demand.restore(&updates, &broadcasts);
+        self.ledger.restore(node_hours, learner_hours, usd);
+        self.away = rates.into_iter().filter(|(_, rate)| rate.is_finite()).take(MAX_AWAY).collect();
+    }
+
+    /// What a later process goes on from.
+    pub fn state(&self) -> CapacityState {
+        let (updates, broadcasts) = self.demand.kept();
+        let here = self.workers.iter().filter_map(|(node, worker)| {
+            Some((*node, worker.rate.is_measured().then(|| worker.rate.per_s(0.0))??))
+        });
+        let away = self.away.iter().map(|(node, rate)| (*node, *rate));
+        let rates = here.chain(away).take(MAX_AWAY).collect();
+        let Ledger { node_hours, learner_hours, usd, .. } = self.ledger;
+        CapacityState { rates, updates, broadcasts, node_hours, learner_hours, usd }
+    }
+
+    /// Takes in a heartbeat. A node that is new gets a role.
+    pub fn heard(&mut self, now: UnixMillis, node: PublicKey, beat: Beat) {
+        let Beat { installed, declared, has_work, offer } = beat;
+        if !self.workers.contains_key(&node) {
+            self.admit(now, node, &offer);
+        }
+        let Some(worker) = self.workers.get_mut(&node) else { return };
+        if has_work {
+            worker.rate.works(now.since(worker.seen).min(LONGEST_BEAT_MS) as f64);
+        }
+        worker.rate.declares(if declared.is_finite() { declared } else { 0.0 });
+        (worker.seen, worker.available) = (now, true);
+        if worker.offer != offer {
+            worker.price = self.config.prices.of(&node, &offer);
+            worker.offer = offer;
+        }
+        let before = std::mem::replace(&mut worker.installed, installed);
+        if let Some(installed) = installed
+            && before != Some(installed)
+            && worker.role == NodeRole::Active
+        {
+            self.demand.installed(now, before, installed);
+        }
+    }
+
+    fn admit(&mut self, now: UnixMillis, node: PublicKey, offer: &Offer) {
+        let rate = self.away.remove(&node).map_or_else(WorkRate::default, WorkRate::measured);
+        let role = self.role_of_newcomer();
+        let price = self.config.prices.of(&node, offer);
+        let offer = offer.clone();
+        let worker =
+            Worker { rate, seen: now, installed: None, offer, price, role, changed: None, available: true };
+        self.workers.insert(node, worker);
+    }
+
+    /// Rollouts of a node were accepted.
+    pub fn accepted(&mut self, node: &PublicKey, rollouts: u64) {
+        if let Some(worker) = self.workers.get_mut(node) {
+            worker.rate.accepted(rollouts as f64);
+        }
+    }
+
+    /// A node is gone. What an active one brought is replaced at the next look.
+    pub fn gone(&mut self, node: &PublicKey) {
+        let Some(worker) = self.workers.remove(node) else { return };
+        self.fault |= worker.role == NodeRole::Active;
+        if let Some(rate) = worker.rate.per_s(0.0).filter(|_| worker.rate.is_measured())
+            && self.away.len() < MAX_AWAY
+        {
+            self.away.insert(*node, rate);
+        }
+    }
+
+    /// An update was made, which took so many seconds, waiting not included.
+    pub fn updated(&mut self, now: UnixMillis, seconds: f64) {
+        self.demand.updated(seconds);
+        self.accrue(now);
+        self.ledger.updated();
+    }
+
+    /// A version goes out.
+    pub fn published(&mut self, now: UnixMillis, version: PolicyVersion) {
+        let active = self.workers.values().filter(|worker| worker.works()).count();
+        self.demand.published(now, version, active, self.config.gamma);
+    }
+
+    /// Looks at the fleet: who is silent, whether it brings enough, and what it costs. It may be called at any
+    /// time, and looks about every second, at very large fleets less often.
+    pub fn tick(&mut self, now: UnixMillis) {
+        let every_ms = LOOK_EVERY_MS.max(self.workers.len() as u64 / NODES_A_MS);
+        if !self.fault && now.since(self.look.at) < every_ms {
+            return;
+        }
+        self.look.at = now;
+        self.accrue(now);
+        for worker in self.workers.values_mut() {
+            if worker.available && now.since(worker.seen) > LOST_AFTER_MS {
+                worker.available = false;
+                self.fault |= worker.role == NodeRole::Active;
+            }
+        }
+        self.decide(now);
+    }
+
+    /// What a node does for the run; a stranger is to work.
+    pub fn role(&self, node: &PublicKey) -> NodeRole {
+        self.workers.get(node).map_or(NodeRole::Active, |worker| worker.role)
+    }
+
+    /// What a node is told that rests.
+    pub fn rest(&self) -> RestNotice {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let Look { working, present, .. } = self.look;
+        RestNotice { working: number(working), present: number(present), again_min: REST_MIN }
+    }
+
+    /// μ_min(κ) of equation 2 in rollouts a second; `None` while updates and broadcasts are not measured, and
+    /// where no rate is enough.
+    pub fn required(&self) -> Option<f64> {
+        self.demand.pipeline(self.config.batch as f64)?.required_rate(self.config.period?)
+    }
+
+    /// μ_target = γ μ_min.
+    pub fn target(&self) -> Option<f64> {
+        self.required().map(|required| self.config.gamma * required)
+    }
+
+    /// μ_pool of equation 4: the sum over active nodes that are there.
+    pub fn pool(&self) -> f64 {
+        self.workers.values().filter(|worker| worker.works()).map(|worker| self.rate(worker)).sum()
+    }
+
+    /// μ of a node as it counts: one of which nothing is known counts as the usual one.
+    fn rate(&self, worker: &Worker) -> f64 {
+        let believed = if self.usual > 0.0 { BELIEVED * self.usual } else { f64::MAX };
+        worker.rate.per_s(believed).unwrap_or(self.usual)
+    }
+
+    fn accrue(&mut self, now: UnixMillis) {
+        let kept = self.workers.values().filter(|w| w.available && w.role != NodeRole::Resting);
+        let (nodes, usd_per_hour) = kept.fold((0, 0.0), |(nodes, usd), w| (nodes + 1, usd + w.price));
+        self.ledger.accrue(now, nodes, usd_per_hour);
+    }
+}
+
+impl Worker {
+    /// Whether it gets orders and is there.
+    fn works(&self) -> bool {
+        self.available && self.role == NodeRole::Active
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+use super::selection::PERIOD_MS;
+use super::*;
+
+/// What an update takes, and R: with T_bcast = 1 s and κ = 2, μ_min is 2·32 / (2·10 - 1).
+const TRAIN_S: f64 = 10.0;
+const BATCH: u64 = 32;
+const REQUIRED: f64 = 64.0 / 19.0;
+
+/// A fleet in virtual time: each node accepts what its rate says, once a second.
+struct Town {
+    capacity: Capacity,
+    now: u64,
+    nodes: BTreeMap<PublicKey, (f64, Offer)>,
+    owed: BTreeMap<PublicKey, f64>,
+    silent: Vec<PublicKey>,
+    changes: BTreeMap<PublicKey, Vec<u64>>,
+    roles: BTreeMap<PublicKey, NodeRole>,
+}
+
+fn key(n: u8) -> PublicKey {
+    PublicKey::from_bytes([n; 32])
+}
+
+fn offer(dollars: f64) -> Offer {
+    Offer { micro_usd_per_hour: (dollars > 0.0).then_some((dollars * 1e6) as u64), ..Offer::default() }
+}
+
+fn config(activation: Activation) -> CapacityConfig {
+    CapacityConfig {
+        activation,
+        gamma: 1.1,
+        batch: BATCH,
+        period: Some(2),
+        prices: Prices::default(),
+        learner_price: 1.0,
+    }
+}
+
+impl Town {
+    fn new(activation: Activation, nodes: impl IntoIterator<Item = (u8, f64, f64)>) -> Self {
+        let nodes = nodes.into_iter().map(|(n, rate, price)| (key(n), (rate, offer(price)))).collect();
+        let mut town = Self {
+            capacity: Capacity::new(config(activation), UnixMillis(0)),
+            now: 0,
+            nodes,
+            owed: BTreeMap::new(),
+            silent: Vec::new(),
+            changes: BTreeMap::new(),
+            roles: BTreeMap::new(),
+        };
+        town.beat(None);
+        town.capacity.published(UnixMillis(0), PolicyVersion(0));
+        town.now = 1_000;
+        town.beat(Some(PolicyVersion(0)));
+        town
+    }
+
+    fn beat(&mut self, installed: Option<PolicyVersion>) {
+        let now = UnixMillis(self.now);
+        for (node, (rate, offer)) in self.nodes.iter().filter(|(node, _)| !self.silent.contains(node)) {
+            let has_work = self.capacity.role(node) == NodeRole::Active;
+            let beat = Beat { installed, declared: *rate, has_work, offer: offer.clone() };
+            self.capacity.heard(now, *node, beat);
+            if has_work {
+                let owed = self.owed.entry(*node).or_default();
+                *owed += rate;
+                let whole = *owed as u64;
+                *owed -= whole as f64;
+                if whole > 0 {
+                    self.capacity.accepted(node, whole);
+                }
+            }
+        }
+    }
+
+    /// Lets seconds pass, with an update every ten of them.
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += 1_000;
+            self.beat(Some(PolicyVersion(0)));
+            if self.now.is_multiple_of(10_000) {
+                self.capacity.updated(UnixMillis(self.now), TRAIN_S);
+            }
+            self.capacity.tick(UnixMillis(self.now));
+            for node in self.nodes.keys() {
+                let role = self.capacity.role(node);
+                if self.roles.insert(*node, role).is_some_and(|before| before != role) {
+                    self.changes.entry(*node).or_default().push(self.now);
+                }
+            }
+        }
+    }
+
+    fn of_role(&self, role: NodeRole) -> Vec<u8> {
+        let of_role = self.nodes.keys().filter(|node| self.capacity.role(node) == role);
+        of_role.map(|node| node.as_bytes()[0]).collect()
+    }
+}
+
+#[test]
+fn nothing_is_asked_before_five_updates_and_small_fleets_of_volunteers_all_work() {
+    let mut town = Town::new(Activation::Cheapest, (0..40).map(|n| (n, 0.5, 0.0)));
+    town.pass(48);
+    assert_eq!((town.capacity.target(), town.of_role(NodeRole::Active).len()), (None, 40));
+    let mut small = Town::new(Activation::Cheapest, (0..15).map(|n| (n, 5.0, 0.0)));
+    small.pass(600);
+    assert_eq!(small.of_role(NodeRole::Active).len(), 15);
+    let mut all = Town::new(Activation::All, (0..40).map(|n| (n, 0.5, 0.1)));
+    all.pass(600);
+    assert_eq!(all.of_role(NodeRole::Active).len(), 40);
+}
+
+#[test]
+fn the_equations_give_what_the_learner_needs() {
+    let mut town = Town::new(Activation::All, (0..4).map(|n| (n, 1.0, 0.0)));
+    town.pass(100);
+    let report = town.capacity.report();
+    assert_eq!((report.train_s, report.broadcast_s), (Some(TRAIN_S), Some(1.0)));
+    assert!((report.required.unwrap() - REQUIRED).abs() < 1e-9);
+    assert!((report.target.unwrap() - 1.1 * REQUIRED).abs() < 1e-9);
+    assert!((report.pool - 4.0).abs() < 0.3, "{}", report.pool);
+    // On-policy, nothing overlaps, and nothing is asked.
+    let on_policy = CapacityConfig { period: None, ..config(Activation::Cheapest) };
+    let mut capacity = Capacity::new(on_policy, UnixMillis(0));
+    capacity.restore(town.capacity.state());
+    assert_eq!(capacity.target(), None);
+}
+
+#[test]
+fn the_surplus_rests_and_nobody_changes_twice_within_a_period() {
+    let mut town = Town::new(Activation::Cheapest, (0..40).map(|n| (n, 0.5, 0.0)));
+    town.pass(1_200);
+    let active = town.of_role(NodeRole::Active).len() as f64;
+    // 3.7 rollouts a second with a margin of a tenth are eight or nine nodes of 0.5.
+    assert!((8.0..=11.0).contains(&active), "{active}");
+    let standby = town.of_role(NodeRole::Standby).len();
+    assert!((1..=4).contains(&standby), "{standby}");
+    let notice = town.capacity.rest();
+    assert_eq!((notice.working, notice.present), (active as u32, 40));
+    for times in town.changes.values() {
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= PERIOD_MS), "{times:?}");
+    }
+    // Once it has settled, it stays.
+    town.changes.clear();
+    town.pass(1_200);
+    let changed: usize = town.changes.values().map(Vec::len).sum();
+    assert!(changed <= 4, "{changed} changes in twenty minutes: {:?}", town.changes);
+}
+
+#[test]
+fn the_cheapest_work_and_cost_no_more_than_the_prefix_and_one_node() {
+    // Ten dear nodes work; then cheap ones and volunteers come.
+    let mut town = Town::new(Activation::Cheapest, (0..10).map(|n| (n, 0.5, 3.0)));
+    town.pass(120);
+    assert!(town.of_role(NodeRole::Active).len() >= 8);
+    let offers =
+        (10..20).map(|n| (key(n), (0.5, offer(0.35)))).chain((20..22).map(|n| (key(n), (0.5, offer(0.0)))));
+    town.nodes.extend(offers);
+    town.pass(1_800);
+    let active = town.of_role(NodeRole::Active);
+    assert!(active.contains(&20) && active.contains(&21), "{active:?}");
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap(), "{report:?}");
+    // Two volunteers and six or seven cheap ones are enough.
+    let price = |n: &u8| match n {
+        0..10 => 3.0,
+        10..20 => 0.35,
+        _ => 0.0,
+    };
+    let cost: f64 = active.iter().map(price).sum();
+    assert!(cost <= 7.0 * 0.35 + 3.0 + 1e-9, "{cost} for {active:?}");
+    assert!(active.iter().filter(|n| **n < 10).count() <= 1, "{active:?}");
+}
+
+#[test]
+fn a_fault_brings_in_standby_nodes_at_once() {
+    let mut town = Town::new(Activation::Cheapest, (0..20).map(|n| (n, 1.0, 0.0)));
+    town.pass(900);
+    let (active, standby) = (town.of_role(NodeRole::Active), town.of_role(NodeRole::Standby));
+    assert!(active.len() < 8 && !standby.is_empty(), "{active:?} {standby:?}");
+    // Two fall silent: more than the margin. Three seconds later they count as lost.
+    town.silent = active[..2].iter().map(|n| key(*n)).collect();
+    town.pass(6);
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap(), "{report:?}");
+    assert!(standby.iter().any(|n| town.capacity.role(&key(*n)) == NodeRole::Active));
+    // Those that are gone are replaced at the next look as well.
+    let gone: Vec<u8> =
+        town.of_role(NodeRole::Active).into_iter().filter(|n| !town.silent.contains(&key(*n))).collect();
+    for n in &gone[..2] {
+        town.capacity.gone(&key(*n));
+        town.nodes.remove(&key(*n));
+    }
+    town.pass(2);
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap(), "{report:?}");
+}
+
+#[test]
+fn a_later_process_goes_on_with_rates_and_costs() {
+    let mut town = Town::new(Activation::Cheapest, (0..20).map(|n| (n, 1.0, 0.5)));
+    town.pass(600);
+    let state = town.capacity.state();
+    let text = serde_json::to_string(&state).unwrap();
+    let mut later = Capacity::new(config(Activation::Cheapest), UnixMillis(0));
+    later.restore(serde_json::from_str(&text).unwrap());
+    assert_eq!(later.required(), town.capacity.required());
+    assert_eq!(later.report().usd, town.capacity.report().usd);
+    assert!(later.report().usd > 0.1, "ten minutes of a learner of a dollar an hour, and nodes");
+    later.heard(UnixMillis(1), key(3), Beat::default());
+    assert!((later.pool() - 1.0).abs() < 0.2, "{}", later.pool());
+}
+
+#[test]
+fn what_is_missing_is_wanted_of_the_cheapest_class() {
+    let prices = Prices::new([("a100".to_owned(), 3.06), ("rtx5090".to_owned(), 0.35)]);
+    let mut capacity =
+        Capacity::new(CapacityConfig { prices, ..config(Activation::Cheapest) }, UnixMillis(0));
+    assert_eq!(capacity.provision(), None);
+    let state =
+        CapacityState { updates: vec![TRAIN_S; 5], broadcasts: vec![1.0], ..CapacityState::default() };
+    capacity.restore(state);
+    let of_class = |class: &str| Offer { class: Some(class.into()), ..Offer::default() };
+    let beat = |class, declared| Beat { declared, offer: of_class(class), ..Beat::default() };
+    capacity.heard(UnixMillis(1), key(1), beat("a100", 0.8));
+    capacity.heard(UnixMillis(1), key(2), beat("rtx5090", 0.5));
+    capacity.tick(UnixMillis(2_000));
+    let request = capacity.provision().unwrap();
+    // 3.7 - 1.3 rollouts a second are five more of 0.5.
+    assert_eq!(request.nodes["rtx5090"], ClassCount { present: 1, wanted: 6 });
+    assert_eq!(request.nodes["a100"], ClassCount { present: 1, wanted: 1 });
+}
