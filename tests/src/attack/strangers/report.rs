@@ -199,7 +199,8 @@ mod tests {
     fn every_goal_counts() {
         let missed = |change: fn(&mut Course)| missed(AttackKind::Silent, change);
         let nameless = "attackers are named or have no effect";
-        let cases: [(&str, fn(&mut Course)); 7] = [
+        type Change = fn(&mut Course);
+        let cases: [(&str, Change); 7] = [
             ("honest members keep 90 % of their updates/s", |course| course.attack.updates_per_s = 4.4),
             ("honest nodes keep 90 % of their installations", |course| course.attack.versions_per_s[1] = 0.1),
             ("a newcomer joins within 10 s", |course| course.attack.join_s = None),
