@@ -113,8 +113,8 @@ const SURE: [&str; 4] = [
     "no log is filled",
     "the learner's memory stays below twice its honest peak",
 ];
-/// Seconds that are measured twice: enough for a newcomer to join in the second half.
-const PHASE: Duration = Duration::from_secs(10);
+/// Seconds that are measured twice. A newcomer has the second half to join in, and its ten seconds.
+const PHASE: Duration = Duration::from_secs(24);
 
 /// Attacks a network, and looks at what is sure, and at this claim of the kind.
 async fn withstands(kind: AttackKind, own: Option<&str>) {

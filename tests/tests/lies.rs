@@ -161,7 +161,7 @@ async fn somebody_elses_key(court: &mut Court) {
     let mut posed = Envelope::open(&court.lie(|_| ()).await).unwrap();
     posed.key = victim;
     let posed = posed.to_bytes().unwrap();
-    court.refuse("somebody else's key over our signature", &posed, RefuseReason::Signature).await;
+    court.refuse("somebody else's key over our signature", &posed, RefuseReason::Identity).await;
 }
 
 async fn rewards(court: &mut Court) {

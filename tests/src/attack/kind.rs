@@ -119,8 +119,8 @@ impl LieKind {
         match self {
             Self::Malformed => RefuseReason::Malformed,
             Self::Oversized => RefuseReason::FrameTooLarge,
-            Self::ForgedSignature | Self::AlteredAfterSigning | Self::BorrowedKey => RefuseReason::Signature,
-            Self::BorrowedName | Self::Stolen => RefuseReason::Identity,
+            Self::ForgedSignature | Self::AlteredAfterSigning => RefuseReason::Signature,
+            Self::BorrowedKey | Self::BorrowedName | Self::Stolen => RefuseReason::Identity,
             Self::Replay => RefuseReason::Duplicate,
             Self::WrongRun => RefuseReason::Run,
             Self::WrongSize | Self::OtherSchedule => RefuseReason::Schema,

@@ -65,6 +65,9 @@ mod tests {
     #[test]
     fn commands_that_are_gone_are_noticed() {
         assert_eq!(unknown_word(&["study", "decoupled", "--seeds", "8", "--json"]), None);
+        assert_eq!(unknown_word(&["simulate", "--seeds", "8"]), None);
+        assert_eq!(unknown_word(&["simulate", "fleet", "--nodes", "8"]), None);
+        assert!(unknown_word(&["simulate", "flet"]).is_some());
         for words in [&["results", "--chek"][..], &["tests"], &["bench"], &["bench", "nothing", "--json"]] {
             assert!(unknown_word(words).is_some(), "{words:?}");
         }
@@ -99,13 +102,20 @@ mod tests {
     /// What of these words after `cargo lab` is no command or no option of one.
     fn unknown_word(words: &[&str]) -> Option<String> {
         let lab = Cli::command();
-        let (mut command, mut rest) = (&lab, words.iter());
+        let (mut command, mut rest) = (&lab, words.iter().peekable());
         while command.has_subcommands() {
-            let Some(word) = rest.next() else { return Some("a command is missing".to_owned()) };
-            match command.find_subcommand(word) {
-                Some(found) => command = found,
-                None => return Some(format!("no command {word}")),
+            let found = rest.peek().map(|word| command.find_subcommand(word));
+            match (found, rest.peek()) {
+                (Some(Some(found)), _) => command = found,
+                (_, word)
+                    if !command.is_subcommand_required_set() && word.is_none_or(|w| w.starts_with("--")) =>
+                {
+                    break;
+                }
+                (_, Some(word)) => return Some(format!("no command {word}")),
+                (_, None) => return Some("a command is missing".to_owned()),
             }
+            rest.next();
         }
         let of_lab = lab.get_arguments().filter(|argument| argument.is_global_set());
         let options: Vec<&str> = command.get_arguments().chain(of_lab).filter_map(|a| a.get_long()).collect();

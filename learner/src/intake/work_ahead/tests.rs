@@ -51,7 +51,8 @@ fn slow_volunteers_cost_next_to_nothing() {
     let (alone, with_slow) = (of(0, None), of(4, None));
     assert!(with_slow.updates_per_s >= 0.95 * alone.updates_per_s, "{alone:?} {with_slow:?}");
     assert_eq!((alone.refused, with_slow.refused), (0, 4), "their owners are told why");
-    assert!(of(4, Some(1)).updates_per_s < 0.7 * alone.updates_per_s, "which η alone does not do");
+    let by_eta = of(4, Some(1));
+    assert!(by_eta.updates_per_s < 0.7 * alone.updates_per_s, "η alone does not do it: {alone:?} {by_eta:?}");
 }
 
 #[test]

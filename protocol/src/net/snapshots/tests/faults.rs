@@ -106,6 +106,8 @@ async fn a_learner_that_is_cut_off_can_still_be_talked_to() {
     let learner = stand_in(2, &source, &manifest, Stand::Rotten).await;
     let dir = tempfile::tempdir().unwrap();
     let mut node = peer_in(dir.path(), 3, SnapshotRole::Relay, Some(learner.key)).await;
+    // Neighbours are heard of from a learner that is connected; local addresses count only from such a one.
+    node.host.dial(learner.host.peer_id(), learner.host.listen_addrs()).await.unwrap();
     node.pull_from(vec![learner.named()]).await;
     node.announce(&manifest).await;
     assert_eq!(node.cut_off().await, learner.key);
