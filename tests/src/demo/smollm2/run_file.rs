@@ -32,7 +32,7 @@ impl RunSize {
     /// Of a run with so many updates. Short runs are smoke tests, and all of them is small.
     pub(super) fn of(updates: u64) -> Self {
         if updates >= super::JUDGED_FROM {
-            Self { groups: 6, evaluation_rows: usize::MAX, orders: 128, judged: true }
+            Self { groups: 24, evaluation_rows: usize::MAX, orders: 128, judged: true }
         } else {
             Self { groups: 2, evaluation_rows: 8, orders: 8, judged: false }
         }
@@ -75,11 +75,11 @@ max_new_tokens = 32
 budget = 2
 period = 1
 
-# A batch has some 4000 tokens: half of it at once keeps the learner's memory down.
+# A batch has some 15000 tokens: so many at once keep the learner's memory down.
 [train]
 objective = { name = "gepo" }
 micro_batch_tokens = 2048
-schedule = { peak = 1e-5, warmup = 3, decay = { shape = "constant" } }
+schedule = { peak = 2e-5, warmup = 3, decay = { shape = "constant" } }
 
 [evaluation]
 every = 20
@@ -89,7 +89,7 @@ every = 20
 keep = 1
 
 [fleet]
-orders_per_node = 6
+orders_per_node = 24
 "#;
 
 #[cfg(test)]

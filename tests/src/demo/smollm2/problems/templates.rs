@@ -9,9 +9,9 @@ pub(super) const NAMES: [&str; 10] =
 pub(super) const THINGS: [&str; 10] =
     ["apples", "pencils", "marbles", "stickers", "cookies", "books", "stamps", "shells", "buttons", "cards"];
 
-/// How every question ends. Only responses that end earn anything: of 80 of the published model 0.69 ended
-/// within 32 tokens with these words, and 0.04 without (llama.cpp, temperature 0.7).
-const ENDING: &str = " Give the number only, without words.";
+/// How every question ends. Only responses that end earn anything: of 80 × 8 of the published model 0.7 ended
+/// within 32 tokens with these words, and of 64 × 4 without them 0.05 (temperature 0.7).
+const ENDING: &str = " Answer with one number in a short sentence.";
 
 /// An operation of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +67,8 @@ pub(super) static TEMPLATES: [Template; 8] = [
     },
 ];
 
-/// Largest factors of a product: what a model of this size has seen often.
-const LARGEST_FACTORS: [i64; 2] = [5, 10];
+/// Most bags or boxes of a story. With it no step goes beyond the numbers of sums.
+const MOST_BAGS: i64 = 5;
 
 impl Operation {
     fn apply(self, left: i64, right: i64) -> i64 {
@@ -103,8 +103,8 @@ impl Template {
 
     /// Whether a story with these numbers can happen: nobody has less than nothing.
     pub(super) fn takes(&self, numbers: [i64; 3]) -> bool {
-        let [a, b, _] = numbers;
-        let small = self.operations[0] != Multiply || (a <= LARGEST_FACTORS[0] && b <= LARGEST_FACTORS[1]);
+        let [a, ..] = numbers;
+        let small = self.operations[0] != Multiply || a <= MOST_BAGS;
         small && self.steps(numbers).iter().all(|step| *step > 0)
     }
 
