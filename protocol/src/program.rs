@@ -1,8 +1,8 @@
 //! What the programs of Echo have in common as processes.
 //!
 //! The clock that all drivers read, the file of a peer's key, the lock on a directory and the database
-//! in it, how many files it may open, what is printed and logged, the pace that the lab sets, and how a process
-//! ends. May import `wire`.
+//! in it, how many files it may open, what is printed and logged, the pace that the lab sets, and how a
+//! process ends. May import `wire`.
 //!
 //! ```text
 //! start ──> lock ──> keyfile, database ──> signals: first Ctrl-C stops the work, in order

@@ -15,12 +15,12 @@
 //! made idle ahead of its time ([`LeaseBook::late`]) and leased anew. Whoever delivers it first is taken; the
 //! other one hears that it is not needed any more. After a restart only the newer lease holds.
 //!
-//! No owner decides alone which orders are left out; all keys of a network are one. An idle order is not leased
-//! to an owner that held it before, while another one asks for orders that did not. It is not given up before
-//! some with a record have held it, if there are any. And of the leases that end without a delivery the
-//! first of each owner counts, then only those that run out, those whose order came back as one that cannot be
-//! done, and those whose group could not be judged: going away and having a group refused costs nothing, and
-//! done again says nothing of the order.
+//! No owner decides alone which orders are left out; all keys of a network are one. An idle order is not
+//! leased to an owner that held it before, while another one asks for orders that did not. It is not given
+//! up before some with a record have held it, if there are any. And of the leases that end without a
+//! delivery the first of each owner counts, then only those that run out, those whose order came back as
+//! one that cannot be done, and those whose group could not be judged: going away and having a group
+//! refused costs nothing, and done again says nothing of the order.
 //!
 //! A lease may leave the learner only after [`LeaseJournal`] made it durable; that orders are idle or given
 //! up is written with the next lease. Deliveries are not written: after a crash the buffer says which
@@ -222,8 +222,8 @@ impl LeaseBook {
         leases
     }
 
-    /// Makes an order idle whose group comes too late, or which is to be made twice. Its node may still deliver
-    /// it, until somebody else has. False, and nothing changes, when it is not out under this lease.
+    /// Makes an order idle whose group comes too late, or which is to be made twice. Its node may still
+    /// deliver it, until somebody else has. False, and nothing changes, if it is not out under this lease.
     pub fn late(&mut self, id: LeaseId, counter: OrderCounter) -> bool {
         let is_out = self.is_out(id, counter);
         if is_out {
