@@ -1,5 +1,7 @@
 //! Which orders are given up, and who decides it.
 
+use echo_protocol::work::lease::ReturnReason;
+
 use super::*;
 use crate::reputation::NetworkPrefix;
 

@@ -1,5 +1,7 @@
 //! What a restart finds: the journal, snapshots and epochs.
 
+use echo_protocol::work::lease::ReturnReason;
+
 use super::*;
 use crate::storage::{Store, Tree};
 
