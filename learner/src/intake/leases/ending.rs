@@ -105,7 +105,8 @@ impl LeaseBook {
     }
 
     /// When [`LeaseBook::expire`] next has something to do.
-    pub fn next_deadline(&self) -> Option<UnixMillis> {
+    #[cfg(test)]
+    pub(super) fn next_deadline(&self) -> Option<UnixMillis> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
