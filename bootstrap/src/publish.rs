@@ -1,4 +1,7 @@
 //! Files that scripts and other processes read while we write them.
+//!
+//! `echo_protocol::program::atomic_file` is for directories of our own. Beside these files may lie what an
+//! operator has written, also under the name `….draft`: so the draft has a name that nobody has.
 
 use std::io::{self, Write};
 use std::path::Path;

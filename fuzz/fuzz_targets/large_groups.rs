@@ -1,4 +1,4 @@
-//! Groups as large as a frame may be: what is read of 8 MB is a small multiple of it, and heads are read alone.
+//! Groups as large as a frame may be. Reading 8 MB takes a small multiple of it, and heads are read alone.
 #![no_main]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -10,8 +10,8 @@ use echo_protocol::wire::codec::decode;
 use echo_protocol::work::trajectory::{GroupHead, MAX_GROUP_BYTES, MAX_OMEGA_ENTRIES, TrajectoryGroup};
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes that may be held for each byte of a group. The worst honest form is a version span: three bytes become
-/// sixteen, in a list that is copied into one of twice its size.
+/// Bytes that may be held for each byte of a group. The worst honest form is a version span: three bytes
+/// become sixteen, in a list that is copied into one of twice its size.
 const MOST_FOR_A_BYTE: usize = 20;
 /// And this, whatever the length: a list may begin with room for a MiB.
 const SMALL: usize = 4 << 20;

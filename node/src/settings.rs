@@ -247,7 +247,7 @@ impl Settings {
         if let [level] = parts.as_slice()
             && level.parse::<LevelFilter>().is_ok_and(|level| level > LevelFilter::INFO)
         {
-            // The network's libraries would add lines of thousands of characters, with the names of their types.
+            // The network's libraries would add the names of their types: lines of thousands of characters.
             return EnvFilter::try_new(format!("{OTHERS},echo={level}")).map_err(|error| error.to_string());
         }
         match parts.iter().find(|part| !part.contains(['=', '[']) && !is_level(part)) {

@@ -4,7 +4,7 @@
 //! read it. May import `state`.
 //!
 //! ```text
-//! all parts ── node_state (counts, throughput) ─┬─ reporter ─┬─ screen       lines, progress bar, status line
+//! all parts ── node_state (counts, throughput) ─┬─ reporter ─┬─ screen       lines, progress, status line
 //!                                               │            └─ status.json  for programs, and for `show`
 //!                                               └─ heartbeats to the learner
 //! ```

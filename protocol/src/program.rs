@@ -1,8 +1,8 @@
 //! What the programs of Echo have in common as processes.
 //!
-//! The clock that all drivers read, the file of a peer's key, the lock on a directory and the database
-//! in it, how many files it may open, what is printed and logged, the pace that the lab sets, and how a process
-//! ends. May import `wire`.
+//! The clock that all drivers read, the file of a peer's key, files that are replaced as a whole, the
+//! lock on a directory and the database in it, how many files it may open, what is printed and logged,
+//! the pace that the lab sets, and how a process ends. May import `wire`.
 //!
 //! ```text
 //! start ──> lock ──> keyfile, database ──> signals: first Ctrl-C stops the work, in order
@@ -10,6 +10,7 @@
 //!             └── refused: a second process   └── output, log_throttle, log_on_change, error_chain
 //! ```
 
+pub mod atomic_file;
 pub mod clock;
 pub mod database;
 pub mod descriptors;

@@ -14,7 +14,6 @@
 //! ```
 
 pub mod blocks;
-pub mod chunk_set;
 pub mod delta;
 pub mod fetch_plan;
 pub mod manifest;

@@ -116,10 +116,11 @@ enum Command {
     Demo(DemoOptions),
     /// Get a published model into the user's cache, and write it as a Hugging Face directory in bf16.
     Model(ModelOptions),
-    /// Write the rows of the demo of a published model: train.jsonl, and sums.jsonl and words.jsonl to evaluate on.
+    /// Write the rows of the demo of a published model: train.jsonl, and sums.jsonl and words.jsonl for
+    /// evaluations.
     Problems(ProblemsOptions),
-    /// Train the demo's task twice, among honest members and among liars, and compare what is learned. Or attack a
-    /// network in one way.
+    /// Train the demo's task twice, among honest members and among liars, and compare what is learned. Or
+    /// attack a network in one way.
     Attack(AttackOptions),
     /// Put everyday trouble on real processes, and see how a run comes through.
     Trouble(TroubleOptions),

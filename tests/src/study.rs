@@ -7,12 +7,12 @@
 //! whether it holds or not.
 //!
 //! [`kill`] and [`audit`] are studies of another kind: real processes that are killed, and how
-//! well the sampling audit tells honest nodes from cheats. [`work_ahead`] measures how long a learner waits for
-//! nodes whose pace the lab sets. `deltas` measures a policy's deltas while it is trained, and `precision`
-//! compares forms in which a policy can be published.
+//! well the sampling audit tells honest nodes from cheats. [`work_ahead`] measures how long a learner waits
+//! for nodes whose pace the lab sets. `deltas` measures a policy's deltas while it is trained, and
+//! `precision` compares forms in which a policy can be published.
 //!
-//! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`] and [`simulated_faults`] stand on
-//! it, and take the constants of ECHO-2; [`broadcast_scale`] needs no more than the rates of links.
+//! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`] and [`simulated_faults`]
+//! stand on it, and take the constants of ECHO-2. [`broadcast_scale`] needs only the rates of links.
 //!
 //! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!

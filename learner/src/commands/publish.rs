@@ -41,8 +41,8 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// What is published, and when.
 #[derive(Args, Clone, Debug)]
 pub struct RehearsalPlan {
-    /// A policy to publish, a Hugging Face directory or hf:OWNER/NAME; repeated, they are consecutive versions
-    /// of the same model
+    /// A policy to publish, a Hugging Face directory or hf:OWNER/NAME; repeated, they are consecutive
+    /// versions of the same model
     #[arg(long = "policy", value_name = "DIR", required = true)]
     pub policies: Vec<PathBuf>,
     /// Time from one publication to the next [default: the next follows when every living node has

@@ -1,7 +1,7 @@
 //! Capacity: how much the fleet brings, how much the learner needs, and who works for it. Sans-IO.
 //!
-//! ECHO-2 §3.3, §3.4 and C.2.1. The fleet has to bring μ_target = γ μ_min(κ) rollouts a second (equation 2). Of
-//! the nodes that are there, the cheapest by ρ = c/μ work until their sum reaches that (equation 3):
+//! ECHO-2 §3.3, §3.4 and C.2.1. The fleet has to bring μ_target = γ μ_min(κ) rollouts a second (equation
+//! 2). Of the nodes that are there, the cheapest by ρ = c/μ work until their sum reaches that (equation 3):
 //!
 //! - **active** nodes get orders;
 //! - **standby** nodes keep the newest policy and forward it, and begin within seconds;
@@ -271,8 +271,8 @@ impl Capacity {
         self.demand.published(now, version, active, self.config.gamma);
     }
 
-    /// Looks at the fleet: who is silent, whether it brings enough, and what it costs. It may be called at any
-    /// time, and looks about every second, at very large fleets less often.
+    /// Looks at the fleet: who is silent, whether it brings enough, and what it costs. It may be called at
+    /// any time, and looks about every second, at very large fleets less often.
     pub fn tick(&mut self, now: UnixMillis) {
         let every_ms = LOOK_EVERY_MS.max(self.workers.len() as u64 / NODES_A_MS);
         if !self.fault && now.since(self.look.at) < every_ms {

@@ -5,7 +5,7 @@
 //! | step | stages |
 //! |---|---|
 //! | [`Admission::check_frame`], before the bytes are read | size |
-//! | [`Admission::read_head`], [`Admission::check_lease`], before they are decoded | identity, run, duplicate, lease |
+//! | [`Admission::read_head`], [`Admission::check_lease`], undecoded | identity, run, duplicate, lease |
 //! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
 //! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
 //! | [`Admission::judge`], pure, may be slow | task rules (the episode replayed), reward recomputed |
@@ -122,8 +122,8 @@ impl Admission {
         Err(Refusal::new(RefuseReason::FrameTooLarge, detail))
     }
 
-    /// What a frame says of itself, before its signature is looked at and the rest is decoded: `peer`, whom the
-    /// connection authenticated, names itself and this run.
+    /// What a frame says of itself, before its signature is looked at and the rest is decoded: `peer`, whom
+    /// the connection authenticated, names itself and this run.
     ///
     /// # Errors
     /// The first stage that the head fails.

@@ -299,8 +299,8 @@ impl ReplayBuffer {
         self.index.oldest_first().filter(|entry| entry.ready(version, staleness)).count()
     }
 
-    /// Waiting groups that are not too old for the batch at `version`; those of a version that the learner has
-    /// yet to come to count. Looks only at groups that are too old, which the next batch drops.
+    /// Waiting groups that are not too old for the batch at `version`; those of a version that the learner
+    /// has yet to come to count. Looks only at groups that are too old, which the next batch drops.
     pub fn fresh(&self, version: PolicyVersion, staleness: &Staleness) -> usize {
         let stale = self.index.oldest_first().take_while(|entry| entry.stale(version, staleness)).count();
         self.index.waiting() - stale

@@ -1,8 +1,8 @@
 //! Who takes orders and brings nothing waits longer each time.
 //!
 //! Orders that come back go to others, so each costs the run a round. A node stops now and then, and now and
-//! then its group comes too late; whoever does little else is asked to pause. An accepted group makes good for
-//! one that was none.
+//! then its group comes too late; whoever does little else is asked to pause. An accepted group makes good
+//! for one that was none.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What came too late: groups by the length of their responses and by node.
 //!
-//! A batch takes groups by their numbers, so that long answers are not passed over for being slow. The one way
-//! left in which length decides is that a group becomes too old; this says how much that is.
+//! A batch takes groups by their numbers, so that long answers are not passed over for being slow. The one
+//! way left in which length decides is that a group becomes too old; this says how much that is.
 
 use std::collections::BTreeMap;
 

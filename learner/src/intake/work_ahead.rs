@@ -6,8 +6,8 @@
 //! - **In turn.** The update in which its turn comes, given what waits and is out, is at most S updates
 //!   after the version that its node has installed.
 //! - **In time.** By the node's own order time it comes back before the batch of that last update.
-//! - **Wanted.** No more runs ahead than keeps the learner from waiting: batches stay fresh. A controller finds
-//!   out how much that is.
+//! - **Wanted.** No more runs ahead than keeps the learner from waiting: batches stay fresh. A controller
+//!   finds out how much that is.
 //!
 //! ```text
 //! version reached, batch formed ──> period of an update, depth ─┐
@@ -17,8 +17,8 @@
 //! a batch that waits ─────────────> a backup of one straggler, by a fast node
 //! ```
 //!
-//! A request costs time in the number of orders that its own node holds. No step looks at all nodes or orders, but
-//! for one in as many as there are nodes.
+//! A request costs time in the number of orders that its own node holds. No step looks at all nodes or
+//! orders, but for one in as many as there are nodes.
 
 mod depth;
 mod node_pace;
@@ -34,8 +34,8 @@ use echo_protocol::work::order::OrderCounter;
 use depth::Depth;
 use node_pace::NodePace;
 
-/// Weights of the newest update in the smoothed time of an update, where it was longer and where it was shorter.
-/// The first one waits for nodes to come, and others for evaluations: what is too long is soon forgotten.
+/// Weights of the newest update in the smoothed time of an update, where it was longer and where it was
+/// shorter. The first one waits for nodes, and others for evaluations: what is too long is soon forgotten.
 const PERIOD_WEIGHTS: (f64, f64) = (0.25, 0.5);
 /// One order in so many may be leased a second time as a backup: 5 % of the work.
 const ORDERS_A_BACKUP: u64 = 20;

@@ -1,10 +1,11 @@
 //! What the learner tells its operator about peers: `peers.json`.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use echo_protocol::net::peer_id::peer_of_key;
+use echo_protocol::program::atomic_file;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use serde::{Deserialize, Serialize};
@@ -104,9 +105,6 @@ impl Listing {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let draft = path.with_extension("draft");
-        let mut file = File::create(&draft)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        fs::rename(&draft, path)
+        atomic_file::replace(path, &serde_json::to_vec(self)?, false)
     }
 }

@@ -44,8 +44,8 @@ impl Granting {
         self.pace.lock().take(Instant::now(), node)
     }
 
-    /// Orders as wished, in durable leases, or why there are none. Blocks. `None` when the disk has failed, or
-    /// the service has ended.
+    /// Orders as wished, in durable leases, or why there are none. Blocks. `None` when the disk has failed,
+    /// or the service has ended.
     pub(super) fn ask(&self, wish: LeaseRequest) -> Option<Granted> {
         let (reply, granted) = oneshot::channel();
         self.writer.blocking_send(Question { wish, reply }).ok()?;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// when its stock is half empty, and where there was not enough ten times a second: this is enough
 /// for 256 groups a second, all that are taken of a peer, from a stock of eight orders.
 const LEASES_PER_S: u32 = 64;
-/// Manifests of one peer each second: a node wants one for each version, and the fastest runs make 20 a second.
+/// Manifests of one peer each second. A node wants one of each version, and the fastest runs make 20.
 const MANIFESTS_PER_S: u32 = 32;
 /// Control requests of any kind of one peer each second: those above, and a heartbeat or two.
 const REQUESTS_PER_S: u32 = LEASES_PER_S + MANIFESTS_PER_S + 16;

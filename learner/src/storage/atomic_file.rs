@@ -1,8 +1,9 @@
 //! Files that are written as a whole or not at all.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use echo_protocol::program::atomic_file;
 
 /// What the system said of a file that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +20,5 @@ pub struct FileError {
 /// # Errors
 /// [`FileError`] when the draft cannot be written, synced or renamed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let draft = path.with_extension("draft");
-    fs::write(&draft, bytes)
-        .and_then(|()| fs::File::options().write(true).open(&draft)?.sync_all())
-        .and_then(|()| fs::rename(&draft, path))
-        .map_err(|source| FileError { path: path.to_owned(), source })
+    atomic_file::replace(path, bytes, true).map_err(|source| FileError { path: path.to_owned(), source })
 }

@@ -20,6 +20,7 @@ mod dataset;
 mod download;
 mod environment;
 mod error;
+mod kind;
 mod listing;
 mod model;
 mod name;
@@ -38,7 +39,8 @@ pub use pin::{Pin, PinnedFile};
 pub use upload::{PushedFile, PushedPolicy};
 
 use client::Client;
-use listing::{Kind, Repository};
+use kind::Kind;
+use listing::Repository;
 
 /// Gets the files of a model that Echo reads, and says where they lie.
 ///

@@ -6,6 +6,7 @@ mod cuda;
 mod without_cuda;
 
 use candle_core::{Device, DeviceLocation};
+use echo_policy::generation::DeviceChoice;
 use echo_policy::training::decoder::Compute;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -130,12 +131,11 @@ impl FromStr for TrainDevice {
     type Err = TrainDeviceError;
 
     fn from_str(text: &str) -> Result<Self, TrainDeviceError> {
-        let number = || text.strip_prefix("cuda:")?.parse().ok();
-        match text {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
-            _ => number().map(Self::Cuda).ok_or_else(|| TrainDeviceError::Unknown(text.to_owned())),
+        match text.parse::<DeviceChoice>() {
+            Ok(DeviceChoice::Auto) => Ok(Self::Auto),
+            Ok(DeviceChoice::Cpu) => Ok(Self::Cpu),
+            Ok(DeviceChoice::Cuda(number)) => Ok(Self::Cuda(number.unwrap_or(0))),
+            Ok(DeviceChoice::Wgpu(_)) | Err(_) => Err(TrainDeviceError::Unknown(text.to_owned())),
         }
     }
 }
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(choice.to_string().parse::<TrainDevice>().unwrap(), choice);
         }
         assert_eq!("cuda".parse::<TrainDevice>().unwrap(), TrainDevice::Cuda(0));
-        for wrong in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU"] {
+        for wrong in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "wgpu", "wgpu:0"] {
             assert!(matches!(wrong.parse::<TrainDevice>(), Err(TrainDeviceError::Unknown(_))), "{wrong}");
         }
     }

@@ -1,9 +1,10 @@
 //! Small files of state: replaced as a whole or not at all, and never read beyond a limit.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use echo_protocol::program::atomic_file;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Longest file of state, in bytes: a signed manifest of the largest snapshot, and some room.
@@ -79,13 +80,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StateError> {
 /// # Errors
 /// [`StateError::Io`]; the old file is then still there.
 pub fn write_bytes(path: &Path, bytes: &[u8], durable: bool) -> Result<(), StateError> {
-    let draft = path.with_extension("draft");
-    let written = File::create(&draft).and_then(|mut file| {
-        file.write_all(bytes)?;
-        if durable { file.sync_all() } else { Ok(()) }
-    });
-    written
-        .and_then(|()| fs::rename(&draft, path))
+    atomic_file::replace(path, bytes, durable)
         .map_err(|source| StateError::Io { path: path.to_owned(), source })
 }
 
@@ -102,6 +97,8 @@ pub fn write<T: Serialize>(path: &Path, value: &T, durable: bool) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -73,7 +73,7 @@ impl Clocks {
     }
 }
 
-/// A bijection of 32 bits in which every bit of the input changes half of the output's (C. Wellons, lowbias32).
+/// A bijection of 32 bits: every bit of the input changes half of the output's (C. Wellons, lowbias32).
 #[inline(always)]
 fn mix(mut x: u32) -> u32 {
     x ^= x >> 16;

@@ -2,7 +2,8 @@
 
 use std::hint;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 /// Turns of the spin loop before a thread sleeps: some fifty microseconds, longer than nearly every
 /// phase of a forward pass, and short enough that an idle engine costs nothing.
@@ -26,10 +27,10 @@ impl SpinEvent {
             }
             hint::spin_loop();
         }
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.lock.lock();
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         while !happened() {
-            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            self.wake.wait(&mut guard);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
@@ -39,7 +40,7 @@ impl SpinEvent {
         // A sleeper counts itself before it looks for the last time: it is seen here, or
         // it sees what happened.
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let _guard = self.lock.lock();
             self.wake.notify_all();
         }
     }

@@ -3,7 +3,7 @@
 //! A mutex alone would let a generation, which asks again a microsecond after each pass, go before
 //! an audit that sleeps until it is woken.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use parking_lot::{Condvar, Mutex};
 
 /// Hands out turns one at a time.
 pub(crate) struct TicketLock {
@@ -28,11 +28,11 @@ impl TicketLock {
 
     /// Waits until everybody who asked before has had their turn.
     pub(crate) fn take(&self) -> TicketGuard<'_> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
         let mine = queue.next;
         queue.next += 1;
         while queue.on != mine {
-            queue = self.over.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            self.over.wait(&mut queue);
         }
         TicketGuard(self)
     }
@@ -40,7 +40,7 @@ impl TicketLock {
 
 impl Drop for TicketGuard<'_> {
     fn drop(&mut self) {
-        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner).on += 1;
+        self.0.queue.lock().on += 1;
         self.0.over.notify_all();
     }
 }

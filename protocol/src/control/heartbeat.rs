@@ -49,7 +49,7 @@ pub struct Heartbeat {
     pub uplinks: Vec<UplinkReport>,
     /// The digest of the neighbourhood that it has; 0 for none.
     pub neighbourhood: u64,
-    /// What the node is and asks for, as its owner says. Absent where its owner says nothing, as in older nodes.
+    /// What the node is and asks for, as its owner says. Absent if its owner says nothing, as in old nodes.
     #[serde(default, skip_serializing_if = "Offer::is_empty")]
     pub offer: Offer,
 }

@@ -148,8 +148,8 @@ impl Host {
         self.ask(|reply| HostCommand::AddAddress { peer, addr, reply }).await
     }
 
-    /// As [`Host::add_address`], for an address that a peer has told: no names, which somebody else would have
-    /// us resolve, and addresses of our own machine only while somebody is connected from there.
+    /// As [`Host::add_address`], for an address that a peer has told: no names, which somebody else would
+    /// have us resolve, and addresses of our own machine only while somebody is connected from there.
     ///
     /// # Errors
     /// [`NetError::Stopped`] after the host was shut down.

@@ -17,8 +17,8 @@ pub const MAX_GOSSIP_MESSAGE: usize =
 pub const MAX_PENDING_VERDICTS: usize = 64;
 /// A gossip message without a verdict for this long is ignored.
 pub const VERDICT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Rejected gossip messages of one peer, within [`BAD_GOSSIP_WITHIN`], after which it is blocked. Honest peers
-/// hand on what they have judged themselves; a learner that comes back may hear a second of its own past.
+/// Rejected gossip messages of one peer, within [`BAD_GOSSIP_WITHIN`], after which it is blocked. Honest
+/// peers judge what they hand on. A learner that comes back may hear a second of its own past.
 pub const MAX_BAD_GOSSIP: u32 = 256;
 /// The time in which they count together.
 pub const BAD_GOSSIP_WITHIN: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ pub const HUB_OUTGOING: u32 = 512;
 /// Unfinished handshakes of a hub, in each direction: a fleet that reconnects after a restart comes in waves.
 pub const HUB_PENDING: u32 = 512;
 
-/// Descriptors that connections leave to everything else: chunks, a checkpoint, the database, listeners, pipes.
+/// Descriptors that connections leave to all else: chunks, a checkpoint, the database, listeners, pipes.
 pub const RESERVED_DESCRIPTORS: u64 = 192;
 /// Connections are never derived to be fewer than so many, however few descriptors there are.
 const FEWEST_CONNECTIONS: u64 = 64;

@@ -24,7 +24,7 @@ use super::transport::yamux::Yamux;
 const QUIC_STREAM_WINDOW: u32 = 8 * 1024 * 1024;
 /// The same for all streams of a connection together.
 const QUIC_CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
-/// The same at a hub, to which thousands connect, and which hears groups and questions: 128 Mbit/s over 64 ms.
+/// The same at a hub, which hears groups and questions of thousands of peers: 128 Mbit/s over 64 ms.
 const HUB_STREAM_WINDOW: u32 = 1024 * 1024;
 /// The same for all streams of a connection together. What is not read is memory that a stranger holds.
 const HUB_CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;

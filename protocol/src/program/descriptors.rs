@@ -9,8 +9,8 @@ const WANTED: u64 = 65_536;
 /// What systems grant that say the hard limit were none, macOS among them.
 const GRANTED_EVERYWHERE: u64 = 10_240;
 
-/// Raises the limit of open files as far as the system allows, up to what the largest fleet needs. Returns the
-/// limit that holds now.
+/// Raises the limit of open files as far as the system allows, up to what the largest fleet needs. Returns
+/// the limit that holds now.
 #[cfg(unix)]
 pub fn raise() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

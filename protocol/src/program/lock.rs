@@ -39,7 +39,7 @@ impl DirectoryLock {
         }
     }
 
-    /// Whether another process holds the lock. Nothing is made: a directory without the lock's file has nobody.
+    /// Whether another process holds the lock. Nothing is made: without the lock's file, nobody does.
     #[must_use]
     pub fn is_taken(directory: &Path) -> bool {
         let Ok(file) = File::options().write(true).open(directory.join(FILE)) else { return false };

@@ -133,7 +133,8 @@ impl Staleness {
 
     /// RLAX's pair: nodes reload every `j` versions, and what is trained on was produced by one of
     /// the last `k` versions.
-    pub fn rlax(j: u64, k: u64) -> Result<Self, StalenessError> {
+    #[cfg(test)]
+    fn rlax(j: u64, k: u64) -> Result<Self, StalenessError> {
         Self::new(k.saturating_sub(1), Some(j))
     }
 
@@ -186,7 +187,8 @@ impl Staleness {
     }
 
     /// RLAX's (j, k): reload staleness and acceptance staleness. `k` is `u64::MAX` where nothing is too old.
-    pub fn reload_and_acceptance(&self) -> (u64, u64) {
+    #[cfg(test)]
+    fn reload_and_acceptance(&self) -> (u64, u64) {
         (self.period, self.budget.saturating_add(1))
     }
 

@@ -4,11 +4,11 @@ use super::index::FoundPiece;
 use super::positioned_io::{is_lost, read_cached_at, read_exact_at, write_all_at};
 use super::{ChunkStore, ChunkStoreError, io_error};
 use crate::snapshot::blocks::{BlockMask, BlockTree, block_range};
-use crate::snapshot::chunk_set::ChunkSet;
 use crate::snapshot::manifest::{Manifest, Piece};
 use crate::store::buffer_pool::PooledBuffer;
 use crate::wire::content_id::ChunkIndex;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -37,15 +37,12 @@ impl ChunkStore {
     }
 
     /// Which chunks of a snapshot are whole here; as [`ChunkStore::held`] sees it.
-    pub fn present(&self, manifest: &Manifest) -> ChunkSet {
-        let mut set = ChunkSet::default();
-        for index in (0..manifest.chunks.len() as u32).map(ChunkIndex) {
-            let piece = manifest.piece(manifest.chunk_piece(index));
-            if piece.is_some_and(|piece| self.held(&piece) == BlockMask::all(piece.blocks())) {
-                set.insert(index);
-            }
-        }
-        set
+    pub fn present(&self, manifest: &Manifest) -> BTreeSet<ChunkIndex> {
+        let is_whole = |index: &ChunkIndex| {
+            let piece = manifest.piece(manifest.chunk_piece(*index));
+            piece.is_some_and(|piece| self.held(&piece) == BlockMask::all(piece.blocks()))
+        };
+        (0..manifest.chunks.len() as u32).map(ChunkIndex).filter(is_whole).collect()
     }
 
     /// Whether [`ChunkStore::write_block`] needs the piece's tree first.

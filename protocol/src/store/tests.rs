@@ -53,7 +53,7 @@ fn a_snapshot_comes_back_as_it_was() {
             }
         }
     }
-    assert_eq!(store.present(&manifest).len() as usize, manifest.chunks.len());
+    assert_eq!(store.present(&manifest).len(), manifest.chunks.len());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn unchanged_chunks_keep_their_names_and_survive_collection() {
     [&old, &new].into_iter().for_each(|manifest| store.keep(manifest));
     let gone = store.discard(&old).unwrap();
     assert_eq!(distinct.len() - gone, new.chunks.iter().collect::<BTreeSet<_>>().len());
-    assert_eq!(store.present(&new).len() as usize, new.chunks.len());
+    assert_eq!(store.present(&new).len(), new.chunks.len());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn damage_is_found_deleted_and_named() {
         .unwrap();
     assert_eq!(error.index, index);
     assert!(matches!(error.source, ChunkStoreError::Damaged { .. }));
-    assert!(!store.present(&manifest).contains(index) && !path.exists());
+    assert!(!store.present(&manifest).contains(&index) && !path.exists());
     // Damage that nobody has read yet does not keep the true bytes out.
     written(&store, 1, 0);
     fs::write(&path, b"torn by a power loss").unwrap();

@@ -8,8 +8,6 @@ use std::fmt;
 
 /// Longest encoded answer, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 1024;
-/// Longest encoded answer that a node of version 1 reads, in bytes.
-pub const MAX_ANSWER_1_BYTES: usize = 512;
 
 /// The learner's answer to one group; sent only after what it says is durable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -163,6 +161,9 @@ impl fmt::Display for RefuseReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Longest encoded answer that a node of version 1 reads, in bytes.
+    const MAX_ANSWER_1_BYTES: usize = 512;
 
     #[test]
     fn names_are_the_names_on_the_wire() {

@@ -183,7 +183,7 @@ impl Task for ChoiceTask {
         characters
     }
 
-    /// With the options in the order of the file: another order has as many tokens, but for some at the seams.
+    /// With the options in the order of the file. Another order may differ by a few tokens at the seams.
     fn prompts(&self) -> Vec<String> {
         let held_out = self.held_out.iter().filter(|task| task.rows.held_out_from(&self.rows) > 0);
         let rows = self.rows.iter().chain(held_out.flat_map(|task| task.rows.iter()));

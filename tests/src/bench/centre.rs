@@ -1,8 +1,9 @@
 //! What a fleet costs its learner: processor time and memory by the number of hosts.
 //!
 //! A real learner in a process of its own, and light hosts in this one: each has a key and a connection over
-//! loopback, sends its heartbeat every second with the digest of its neighbourhood, and asks for an order now and
-//! then. They have no model, so nothing is generated or delivered. The same learner gets more and more hosts.
+//! loopback, sends its heartbeat every second with the digest of its neighbourhood, and asks for an order
+//! now and then. They have no model, so nothing is generated or delivered. The same learner gets more and
+//! more hosts.
 
 mod light_host;
 

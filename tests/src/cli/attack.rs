@@ -13,7 +13,8 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(super) struct AttackOptions {
-    /// Attack a network of real processes in one way, by keys that cost nothing, and compare it with itself before.
+    /// Attack a network of real processes in one way, by keys that cost nothing. The network is compared
+    /// with itself before the attack.
     #[arg(long, value_enum, conflicts_with_all = ["nodes", "liars", "updates"])]
     kind: Option<AttackKind>,
     /// Seconds that are measured in peace, and again under attack.

@@ -55,7 +55,8 @@ pub(super) enum StudyCommand {
     /// A learner that is killed at random instants, against one that is not: the same
     /// policy, nothing acknowledged lost.
     Kill(KillStudy),
-    /// How long a learner waits whose orders take as long as its updates, by the rule that leases them and by S.
+    /// How long a learner waits whose orders take as long as its updates, by the rule that leases them and
+    /// by S.
     WorkAhead(PacedStudy),
     /// Six nodes that are enough, beside four that are twenty times slower.
     SlowVolunteers(PacedStudy),

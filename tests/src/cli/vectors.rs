@@ -69,8 +69,8 @@ pub(super) enum Vectors {
         /// A file of functions, one JSON object a line.
         file: PathBuf,
     },
-    /// The published model of `cargo lab model smollm2`: llama.cpp has to read the same tokens and give the same
-    /// log-probs.
+    /// The published model of `cargo lab model smollm2`: llama.cpp has to read the same tokens and give the
+    /// same log-probs.
     Smollm2 {
         /// A Python with llama-cpp-python.
         #[arg(long, value_name = "PROGRAM", default_value = "python3")]

@@ -51,12 +51,6 @@ impl Console {
         Self { json }
     }
 
-    /// Whether the standard output is kept for JSON.
-    #[must_use]
-    pub fn is_json(&self) -> bool {
-        self.json
-    }
-
     /// A line for people.
     pub fn say(&self, line: impl Display) {
         if self.json {

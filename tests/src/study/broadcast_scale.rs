@@ -1,6 +1,6 @@
 //! Figure 4 of ECHO-2: how long a broadcast takes by the number of workers, from a star and in chains.
 //!
-//! Links are fluids: nothing is lost, and latency does not count. The chains are those that the learner builds.
+//! Links are fluids: nothing is lost, and latency does not count. The learner's code builds the chains.
 
 use super::fleet::bound_ms;
 use super::simulated::{claim, picture, report};

@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use echo_protocol::run::staleness::Pipeline;
 use serde_json::{Value, json};
 
-/// S of the figure, with T_train of each in seconds. The paper names those of 3 and 4 (§5.2); the larger are taken
-/// to be as that of 4.
+/// S of the figure, with T_train of each in seconds. The paper names those of 3 and 4 (§5.2); the larger
+/// are taken to be as that of 4.
 const BUDGETS: [(u64, f64); 4] = [(3, 1631.2), (4, 1649.3), (6, 1649.3), (11, 1649.3)];
 /// T_bcast in seconds, to nine workers (table 2).
 pub(super) const BROADCAST_S: f64 = 1437.0;

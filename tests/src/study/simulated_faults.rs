@@ -1,4 +1,5 @@
-//! Table 4 of ECHO-2 in simulation: what the fault of one worker costs, without redundancy and with a tenth of it.
+//! Table 4 of ECHO-2 in simulation: what a worker's fault costs, without redundancy and with a tenth more
+//! workers.
 
 use super::fleet::{self, Change, ChangeKind, Course, End, Scene, Spread};
 use super::simulated::{SimulatedStudy, claim, mean, report, worker};
@@ -24,7 +25,7 @@ const FAULTY: usize = 20;
 const UPDATES: u64 = 60;
 /// Updates at the beginning that are not measured.
 const SETTLING: usize = 8;
-/// From a fault of a worker until its replacement works: the paper's (table 4), at rollouts and at broadcasts.
+/// From a worker's fault until its replacement works, at rollouts and at broadcasts (the paper's table 4).
 const PAPER_S: (f64, f64) = (240.0, 312.0);
 /// Ours, with a node that stands by and has the newest policy: it is missed, and the other one asks.
 const STANDBY_MS: u64 = ACTIVE_FOR_MS + 1_000;
@@ -55,7 +56,8 @@ struct Cost {
     bubble: f64,
 }
 
-/// Makes every fault with γ = 1.0 and 1.1, with the paper's replacement and with ours. Passes when every claim holds.
+/// Makes every fault with γ = 1.0 and 1.1, by the paper's replacement and by ours. Passes when every claim
+/// holds.
 ///
 /// # Errors
 /// When a rule of the simulation is broken.
@@ -148,7 +150,7 @@ fn worker_rate() -> anyhow::Result<f64> {
     Ok(required / WORKERS as f64 / 1e3)
 }
 
-/// The largest share of what is needed that was missing since a moment, and for how many seconds anything was.
+/// The largest share of what is needed that was missing since a moment, and the seconds with any missing.
 fn missing(course: &Course, since_ms: u64) -> anyhow::Result<(f64, f64)> {
     // A little less, so that rounding is no drop.
     let target = worker_rate()? * WORKERS as f64 * (1.0 - 1e-9);

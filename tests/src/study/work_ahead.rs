@@ -37,7 +37,7 @@ pub struct PacedStudy {
 /// A claim, whether it holds, and the figures that decided it.
 type Claim = (&'static str, bool, Value);
 
-/// Compares the rules at L/T_train = 1, and S = 3 with S = 6 on the same nodes. Passes when every claim holds.
+/// Compares the rules at L/T_train = 1, and S = 3 with S = 6 on the same nodes. Passes if all claims hold.
 ///
 /// # Errors
 /// When something cannot be built, started, read or drawn, or a run does not end.

@@ -8,6 +8,7 @@ use crate::harness::network::{LearnerConfig, NetworkConfig, NetworkLayout, TestN
 use crate::harness::observation;
 use crate::harness::processes::{Process, ProcessOutput};
 use anyhow::{Context as _, bail, ensure};
+use echo_protocol::program::atomic_file;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -136,11 +137,9 @@ impl TroubledNetwork {
             }
             ScenarioStep::Shell(text) => self.shell(text).await,
             ScenarioStep::Clock { who, shift_s } => {
-                let path = clock_file(&self.dir, who);
-                // Renamed, so that nobody reads half a number.
-                let draft = path.with_extension("draft");
-                fs::write(&draft, (shift_s * 1_000).to_string())?;
-                Ok(fs::rename(draft, path)?)
+                // Nobody reads half a number.
+                let text = (shift_s * 1_000).to_string();
+                Ok(atomic_file::replace(&clock_file(&self.dir, who), text.as_bytes(), false)?)
             }
             ScenarioStep::Says { who, text } => self.says(who, text).await,
             ScenarioStep::NeverSays { who, text } => {

@@ -6,8 +6,8 @@
 //!   otherwise when it has lasted.
 //! - **too much** (without its dearest node the pool is still above the target by a margin): some of the
 //!   dearest are released when it has lasted.
-//! - **too dear** (active nodes cost more than the cheapest prefix and one node more): what the prefix has and
-//!   does not work is activated; where nothing is missing, the dearest outside of it are released.
+//! - **too dear** (active nodes cost more than the cheapest prefix and one node more): what the prefix has
+//!   and does not work is activated; where nothing is missing, the dearest outside of it are released.
 //!
 //! Besides, some nodes are kept on standby.
 
@@ -59,7 +59,7 @@ impl Candidate {
         if self.rate > 0.0 { self.price / self.rate } else { f64::INFINITY }
     }
 
-    /// Cheapest first. Of equals, those that work go on, and then the fastest: nobody takes turns for nothing.
+    /// Cheapest first. Of equals, those that work go on, then the fastest. So nobody takes turns for nothing.
     fn by_cost(a: &Self, b: &Self) -> Ordering {
         let works = |candidate: &Self| candidate.role == NodeRole::Active;
         let order = a.cost_of_rate().total_cmp(&b.cost_of_rate());

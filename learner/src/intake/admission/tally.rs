@@ -78,7 +78,8 @@ impl AdmissionTally {
     }
 
     /// Refused for whatever reason.
-    pub fn refused_in_all(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn refused_in_all(&self) -> u64 {
         self.refused.values().sum()
     }
 }

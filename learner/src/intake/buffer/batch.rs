@@ -9,8 +9,8 @@ use super::{BufferError, DropReason, MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES, Re
 
 impl ReplayBuffer {
     /// The batch of the update at `version`: of the groups whose every token is admitted at
-    /// `version` the `groups` oldest, or the newest where the staleness policy says so; among those of one version
-    /// the lowest orders, so that an answer is not passed over for having taken long.
+    /// `version` the `groups` oldest, or the newest where the staleness policy says so; among those of one
+    /// version the lowest orders, so that an answer is not passed over for having taken long.
     ///
     /// First drops, durably, what the staleness budget refuses from now on. The batch is durable
     /// in the journal when this returns it; asked again, it returns the same batch. `None` when

@@ -56,7 +56,7 @@ pub(super) fn begin(
     for OpenLease { lease, left, lapsed, given_back } in book.snapshot().leases {
         let is_out = |counter: &&OrderCounter| !lapsed.contains(counter) && !given_back.contains(counter);
         for first in left.iter().filter(is_out) {
-            // Nobody knows any more under which version: as if it were now, they are late no sooner than others.
+            // Nobody knows their version any more. Under the one of now, they are late no sooner than others.
             let single = Lease { first: *first, count: 1, ..lease.clone() };
             work_ahead.granted(now, lease.node, version, &[single]);
         }
@@ -68,7 +68,8 @@ impl Coordinator {
     /// Grants orders as wished, as far as they will be consumed in time; or again what was granted
     /// and has not reached the node. The leases may leave the learner when what
     /// [`Coordinator::write_leases`] writes is durable. A node whose policy will be too old when its
-    /// work comes in gets none ([`Staleness::serves`](echo_protocol::run::staleness::Staleness::serves), [`WorkAhead::room`]).
+    /// work comes in gets none ([`Staleness::serves`](echo_protocol::run::staleness::Staleness::serves),
+    /// [`WorkAhead::room`]).
     pub fn grant(&mut self, now: UnixMillis, wish: &LeaseRequest) -> Granted {
         let LeaseRequest { node, installed, orders, last } = *wish;
         let Some(installed) = installed.filter(|version| !self.closed && self.serves(*version)) else {

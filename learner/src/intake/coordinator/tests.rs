@@ -1,8 +1,10 @@
 use super::*;
 use crate::common::testing::workload;
+use crate::intake::admission::Refusal;
 use crate::storage::{MemoryStore, Tree};
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::work::lease::Lease;
+use echo_protocol::work::submission::RefuseReason;
 use echo_protocol::work::trajectory::{Omega, Trajectory, spans};
 
 /// B, in groups: small, so that tests fill a batch.

@@ -87,8 +87,8 @@ impl Parties {
 }
 
 impl LeaseBook {
-    /// Notes from where a node is connected: all nodes of a network count as one, where orders go to others and
-    /// are given up.
+    /// Notes from where a node is connected: all nodes of a network count as one, where orders go to others
+    /// and are given up.
     pub fn connected(&mut self, node: PublicKey, network: Option<NetworkPrefix>) {
         let holders = &self.out_by_node;
         self.parties.connected(node, network, |key| holders.contains_key(key));
@@ -111,8 +111,8 @@ impl LeaseBook {
         self.at = version;
     }
 
-    /// The version that the learner was at when it leased `counter` to `node`. `None` if an earlier process did,
-    /// and for work under an earlier lease, which may be older than the one that holds now.
+    /// The version that the learner was at when it leased `counter` to `node`. `None` if an earlier process
+    /// did, and for work under an earlier lease, which may be older than the one that holds now.
     pub fn granted_at(&self, node: &PublicKey, id: LeaseId, counter: OrderCounter) -> Option<PolicyVersion> {
         let slot = self.orders.get(&counter)?;
         // Whoever never held the order before has no earlier lease of it, whatever it names.

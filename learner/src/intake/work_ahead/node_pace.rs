@@ -11,7 +11,7 @@ use echo_protocol::work::order::OrderCounter;
 pub(super) const FIRST_ORDERS: u64 = 2;
 /// Weight of the newest order in the smoothed numbers.
 const WEIGHT: f64 = 0.25;
-/// A node's stock may take this share of the time that its orders have: the rest is for those that take longer.
+/// A node's stock may take this share of the time that its orders have. The rest is for the slower ones.
 const STOCK_SHARE: f64 = 0.5;
 
 /// An order that a node holds.

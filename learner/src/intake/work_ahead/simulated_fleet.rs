@@ -1,8 +1,8 @@
 //! A learner and its nodes in virtual time, around the real machine: the model of a run.
 //!
-//! An update takes one second and B groups. Each node makes one order at a time and holds another one that waits,
-//! as a node with `max_orders = 2`. An order takes a log-normal time. A publication is installed everywhere a
-//! tenth of a second later.
+//! An update takes one second and B groups. Each node makes one order at a time and holds another one that
+//! waits, as a node with `max_orders = 2`. An order takes a log-normal time. A publication is installed
+//! everywhere a tenth of a second later.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

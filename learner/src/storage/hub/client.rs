@@ -2,7 +2,7 @@
 
 use super::environment::HubEnvironment;
 use super::error::HubError;
-use super::listing::Kind;
+use super::kind::Kind;
 use reqwest::blocking::{Client as Http, RequestBuilder, Response};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Method, StatusCode, Url};

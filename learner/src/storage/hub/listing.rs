@@ -8,6 +8,7 @@
 use super::client::{Client, Subject};
 use super::environment::HubEnvironment;
 use super::error::{HubError, io_error};
+use super::kind::Kind;
 use super::name::HubName;
 use crate::storage::atomic_file::write_whole;
 use reqwest::Url;
@@ -21,38 +22,6 @@ use std::path::{Path, PathBuf};
 const MAIN: &str = "main";
 /// Most files of a repository that are listed; a listing has pages of 1,000.
 const MAX_FILES: usize = 100_000;
-
-/// What a repository holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Model,
-    Dataset,
-}
-
-impl Kind {
-    /// Its word in addresses of the Hub's interface, and in the cache.
-    pub(super) fn api(self) -> &'static str {
-        match self {
-            Self::Model => "models",
-            Self::Dataset => "datasets",
-        }
-    }
-
-    /// What comes before the name in the address of its page.
-    pub(super) fn page(self) -> Option<&'static str> {
-        match self {
-            Self::Model => None,
-            Self::Dataset => Some("datasets"),
-        }
-    }
-
-    pub(super) fn in_words(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Dataset => "data set",
-        }
-    }
-}
 
 /// One file of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

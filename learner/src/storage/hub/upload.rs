@@ -3,7 +3,7 @@
 use super::client::{Client, Subject, read_json};
 use super::download::sha256_of;
 use super::error::{HubError, io_error};
-use super::listing::Kind;
+use super::kind::Kind;
 use super::name::HubName;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

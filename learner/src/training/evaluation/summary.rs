@@ -20,8 +20,8 @@ pub struct EvaluationSummary {
 }
 
 impl EvaluationSummary {
-    /// What the first `count` rows come to, as far as they are answered; `None` where none is. A file may hold
-    /// more, of an evaluation without a limit.
+    /// What the first `count` rows come to, as far as they are answered; `None` where none is. A file may
+    /// hold more, of an evaluation without a limit.
     #[must_use]
     pub fn of(journal: &Journal, count: usize) -> Option<Self> {
         let rows = || journal.rows().range(..count).map(|(_, row)| row);

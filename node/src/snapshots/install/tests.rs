@@ -85,7 +85,7 @@ fn a_damaged_chunk_is_named_and_is_no_longer_there() {
         error,
         InstallError::Chunk { index: ChunkIndex(1), source: ChunkStoreError::Damaged { .. } }
     ));
-    assert!(!store.present(&manifest).contains(ChunkIndex(1)));
+    assert!(!store.present(&manifest).contains(&ChunkIndex(1)));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn without_room_for_its_weights_a_policy_is_not_installed_and_the_reason_names_t
     let error = load(&store, &images, &manifest, &testing::workload(), &DeviceFallback::cpu()).err().unwrap();
     assert!(matches!(error, InstallError::Weights(WeightsError::Image { .. })), "{error}");
     assert!(error.to_string().contains("images") && error.to_string().contains("free"), "{error}");
-    assert_eq!(store.present(&manifest).len() as usize, manifest.chunks.len());
+    assert_eq!(store.present(&manifest).len(), manifest.chunks.len());
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
         tokio::task::yield_now().await;
     }
     assert!(!installed.has_changed().unwrap());
-    assert_eq!(store.present(&second).len() as usize, second.chunks.len() - 1);
+    assert_eq!(store.present(&second).len(), second.chunks.len() - 1);
 
     // A parent that has it mends it; only now version 2 takes over, and is what the next start begins with.
     let (source, _source_events) = testing::host(2, Vec::new()).await;

@@ -13,7 +13,8 @@ const SMALL: usize = 2_000_000;
 
 /// Shared by all models of the process: two passes at a time would only take the cores from each other.
 static ROOM: Room = Room::new();
-/// For threads whose passes nobody is to wait for: see [`compute_aside`](crate::generation::threads::compute_aside).
+/// For threads whose passes nobody is to wait for: see
+/// [`compute_aside`](crate::generation::threads::compute_aside).
 static ASIDE: Room = Room::new();
 
 /// A pool, for one pass at a time.

@@ -31,8 +31,8 @@ impl Weights {
     /// checks them against `config`.
     ///
     /// Tensors stay in the file's element type. Two kinds of tensors that older tools left in files
-    /// are skipped: a copy of a tied output projection, and tables of rotary frequencies. An output projection
-    /// that is no copy is an error: whether the model is tied or not, one of the files is wrong.
+    /// are skipped: a copy of a tied output projection, and tables of rotary frequencies. An output
+    /// projection that is no copy is an error: whether the model is tied or not, one of the files is wrong.
     ///
     /// The files must not be written to while the weights are in use; Echo installs a model by
     /// renaming a whole directory.

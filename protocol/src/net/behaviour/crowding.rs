@@ -1,7 +1,7 @@
 //! Open connections of others: no network takes all places, and a full table lets newcomers in.
 //!
 //! A key costs nothing, so a stranger's connection is worth little, and one of a peer that our own process
-//! [keeps](crate::net::Host::keep) is worth much. Where no place is left, a stranger's oldest connection goes.
+//! [keeps](crate::net::Host::keep) is worth much. If no place is left, a stranger's oldest connection goes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -37,7 +37,7 @@ pub(in crate::net) struct Crowding {
 
 struct Incoming {
     peer: PeerId,
-    /// `None` within one computer or one network, and through a relay: such addresses say nothing of an owner.
+    /// `None` within a computer or a network, and through a relay: such addresses say nothing of an owner.
     address: Option<IpAddr>,
 }
 

@@ -62,8 +62,8 @@ pub enum HostEvent {
         /// the peer who dialled.
         addr: Multiaddr,
     },
-    /// A connected peer has a further connection, whose address says more than that of the first: where it is,
-    /// and not the name or the relay by which it was reached. Dropped if the event queue is full.
+    /// A connected peer has a further connection, whose address says more than that of the first: where it
+    /// is, and not the name or the relay by which it was reached. Dropped if the event queue is full.
     Located {
         /// The peer, authenticated by the handshake.
         peer: PeerId,

@@ -95,7 +95,7 @@ struct Places {
 }
 
 struct Taken {
-    /// `None` within one computer or one network, and through a relay: such addresses say nothing of an owner.
+    /// `None` within a computer or a network, and through a relay: such addresses say nothing of an owner.
     address: Option<IpAddr>,
     abort: AbortHandle,
 }

@@ -4,7 +4,7 @@
 //! | form | marked by | prompt | reward |
 //! |---|---|---|---|
 //! | HumanEval | `entry_point` | a program's beginning | `test` with `check(candidate)` |
-//! | MBPP | `test_list` | `text` or `prompt`, and the first of the asserts | `test_list`, after `test_setup_code` |
+//! | MBPP | `test_list` | `text` or `prompt`, and the first assert | `test_list`, after `test_setup_code` |
 //! | tests | `tests` | `prompt` | output equals `output`, or a checker accepts it |
 //!
 //! Further keys are passed over.

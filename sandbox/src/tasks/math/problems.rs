@@ -17,11 +17,10 @@ use crate::task::spec;
 use crate::task::spec::SpecError;
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
+pub use super::row::MAX_FILE_STEPS;
+
 /// The task's name in run configurations.
 pub const NAME: &str = "math";
-
-/// Steps that reading the answers of a file may take, all of them together: 64 for each of the most rows.
-pub const MAX_FILE_STEPS: u32 = 64 * data_set::MAX_ROWS as u32;
 
 /// The parameters of [`MathProblems`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

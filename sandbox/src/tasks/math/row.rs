@@ -14,10 +14,12 @@ use serde_json::Value;
 
 use super::budget::StepBudget;
 use super::normalize::boxed::{self, CountedFrames};
-use super::problems::MAX_FILE_STEPS;
 use super::{MAX_FORMULA_BYTES, MAX_STEPS, Parsed, gsm8k_within, latex_within};
-use crate::task::data_set::Unusable;
 use crate::task::data_set::fields::{Fields, asked, described, number_text};
+use crate::task::data_set::{MAX_ROWS, Unusable};
+
+/// Steps that reading the answers of a file may take, all of them together: 64 for each of the most rows.
+pub const MAX_FILE_STEPS: u32 = 64 * MAX_ROWS as u32;
 
 /// The keys of questions; the first that is there counts.
 const QUESTIONS: [&str; 4] = ["question", "problem", "prompt", "messages"];

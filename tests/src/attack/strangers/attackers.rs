@@ -7,7 +7,7 @@ mod gossip;
 mod heartbeats;
 mod omega;
 mod silent;
-pub(super) mod sleepers;
+mod sleepers;
 mod stranger;
 
 use super::kind::AttackKind;

@@ -2,9 +2,8 @@
 
 use super::Course;
 use super::attackers::addresses::DIALLED;
-use super::attackers::sleepers::SLEEPERS;
 use super::kind::AttackKind;
-use super::tally::Counts;
+use super::tally::{Counts, SLEEPERS};
 use crate::attack::account::{FrameOutcome, named};
 use crate::output::console::{CommandReport, Console};
 use crate::study::statistics::{binomial_lower_95, binomial_upper_95};

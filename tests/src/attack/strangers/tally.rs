@@ -1,10 +1,14 @@
 //! What attackers did, and what they were told.
 
-use super::attackers::sleepers::{HONEST_FIRST, SLEEPERS};
 use crate::attack::account::FrameOutcome;
 use echo_protocol::wire::identity::PublicKey;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// How many sleepers there are.
+pub(super) const SLEEPERS: usize = 2;
+/// Groups of each that are accepted before it lies: far behind any newcomer's time.
+const HONEST_FIRST: u64 = 700;
 
 /// Counts that all attackers of a course add to.
 #[derive(Default)]

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn rotated_pairs_come_apart() {
-        // Two heads of four numbers, each row with its own number: (0, 1) and (2, 3) are the pairs of the first.
+        // Two heads of four numbers, each row with its own: (0, 1) and (2, 3) are the pairs of the first.
         let rows = Tensor::arange(0f32, 8.0, &Device::Cpu).unwrap().reshape((8, 1)).unwrap();
         let apart = rotary_halves(&rows, 2).unwrap();
         assert_eq!(apart.dims(), [8, 1]);

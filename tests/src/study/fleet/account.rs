@@ -88,8 +88,8 @@ impl Account {
         self.batches = self.batches.split_off(&version);
     }
 
-    /// Whether nothing that was acknowledged is lost, and no order is forgotten: each is accepted, open in the
-    /// lease book, or was given up after as many leases as it takes.
+    /// Whether nothing that was acknowledged is lost, and no order is forgotten: each is accepted, open in
+    /// the lease book, or was given up after as many leases as it takes.
     pub(super) fn check(&self, state: &CoordinatorState, totals: &Totals) -> anyhow::Result<()> {
         ensure!(totals.add_up(), "the buffer's account does not add up: {totals:?}");
         let known = totals.acknowledged.groups;

@@ -149,8 +149,8 @@ impl Intake {
         Ok(reply.answer.outcome)
     }
 
-    /// Kills the learner while this group is written and not yet durable, and starts it again at `checkpoint`.
-    /// The first `survivors` of the writes since the last flush have reached the disk.
+    /// Kills the learner while this group is written and not yet durable, and starts it again at
+    /// `checkpoint`. The first `survivors` of the writes since the last flush have reached the disk.
     pub(super) fn crash(
         &mut self,
         now: UnixMillis,

@@ -43,7 +43,7 @@ pub(crate) struct SceneNode {
 pub(crate) enum Spread {
     /// So many milliseconds to everybody.
     Even(u64),
-    /// By the fluid bound of the nodes that are there, times `overhead`, and by each node's own link and place.
+    /// By the fluid bound of the nodes that are there, times `overhead`, and by each node's link and place.
     Links { bytes: u64, source_up: BytesPerSec, overhead: f64 },
 }
 
@@ -119,8 +119,8 @@ impl Scene {
         }
     }
 
-    /// The fleet of a seed: speeds, order times, links, prices, churn, S and κ are drawn. Without `hours` it ends
-    /// after a few updates.
+    /// The fleet of a seed: speeds, order times, links, prices, churn, S and κ are drawn. Without `hours`
+    /// it ends after a few updates.
     ///
     /// # Errors
     /// The rule that the machine of dissemination broke, where it runs.
@@ -218,7 +218,7 @@ impl Scene {
     }
 }
 
-/// Milliseconds in which a snapshot reaches those of these uplinks by the fluid bound, were no downlink in its way.
+/// Milliseconds in which a snapshot reaches these uplinks' nodes by the fluid bound, without downlinks.
 pub(crate) fn bound_ms(bytes: u64, source_up: BytesPerSec, ups: impl Iterator<Item = BytesPerSec>) -> f64 {
     let node = |up| BoundNode { up, down: BytesPerSec(u64::MAX), away_s: 0.0 };
     FluidBound { bytes, source_up, nodes: ups.map(node).collect(), capacity_change: None }.seconds() * 1e3

@@ -1,7 +1,7 @@
 //! A learner and its nodes in virtual time, around the learner's own machines.
 //!
-//! A node makes one order at a time, and one waits beside it. It generates under what it has installed when it
-//! begins, delivers at once, and asks when it has room. Who leaves says nothing: the learner finds out.
+//! A node makes one order at a time, and one waits beside it. It generates under what it has installed when
+//! it begins, delivers at once, and asks when it has room. Who leaves says nothing: the learner finds out.
 
 use super::account::Account;
 use super::agenda::{Agenda, Event};

@@ -5,6 +5,7 @@ use crate::attack::account::FrameOutcome;
 use crate::attack::honest_work::{Truth, undrawn, work};
 use crate::attack::shared_state::{offer, secret};
 use crate::attack::strangers::scene::Scene;
+use crate::attack::strangers::tally::SLEEPERS;
 use crate::harness::liar::Liar;
 use echo_protocol::work::submission::RefuseReason;
 use echo_protocol::work::trajectory::TrajectoryGroup;
@@ -17,10 +18,6 @@ use tokio::time::{interval, sleep};
 
 /// In the secrets of these keys.
 const PART: u8 = 0xb7;
-/// How many there are.
-pub(in crate::attack::strangers) const SLEEPERS: usize = 2;
-/// Groups of each that are accepted before it lies: far behind any newcomer's time.
-pub(in crate::attack::strangers) const HONEST_FIRST: u64 = 700;
 /// The time of one group: 700 take less than a minute.
 const PACE: Duration = Duration::from_millis(60);
 /// Orders that are asked for at once.
