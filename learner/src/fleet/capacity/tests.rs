@@ -13,6 +13,13 @@ struct Town {
     nodes: BTreeMap<PublicKey, (f64, Offer)>,
     owed: BTreeMap<PublicKey, f64>,
     silent: Vec<PublicKey>,
+    /// Those that get no orders because they are too slow.
+    slow: Vec<PublicKey>,
+    /// Whether nodes that are told to rest ask again after ten minutes only.
+    with_sleep: bool,
+    asleep_until: BTreeMap<PublicKey, u64>,
+    /// Whether the learner waits for its batch all the time.
+    starves: bool,
     changes: BTreeMap<PublicKey, Vec<u64>>,
     roles: BTreeMap<PublicKey, NodeRole>,
 }
@@ -45,6 +52,10 @@ impl Town {
             nodes,
             owed: BTreeMap::new(),
             silent: Vec::new(),
+            slow: Vec::new(),
+            with_sleep: false,
+            asleep_until: BTreeMap::new(),
+            starves: false,
             changes: BTreeMap::new(),
             roles: BTreeMap::new(),
         };
@@ -58,9 +69,14 @@ impl Town {
     fn beat(&mut self, installed: Option<PolicyVersion>) {
         let now = UnixMillis(self.now);
         for (node, (rate, offer)) in self.nodes.iter().filter(|(node, _)| !self.silent.contains(node)) {
-            let has_work = self.capacity.role(node) == NodeRole::Active;
-            let beat = Beat { installed, declared: *rate, has_work, offer: offer.clone() };
+            let is_awake = !self.with_sleep || self.asleep_until.get(node).is_none_or(|at| *at <= self.now);
+            let too_slow = self.slow.contains(node);
+            let has_work = self.capacity.role(node) == NodeRole::Active && is_awake && !too_slow;
+            let beat = Beat { installed, declared: *rate, has_work, too_slow, offer: offer.clone() };
             self.capacity.heard(now, *node, beat);
+            if self.with_sleep && is_awake && self.capacity.asks(node) == NodeRole::Resting {
+                self.asleep_until.insert(*node, self.now + 600_000);
+            }
             if has_work {
                 let owed = self.owed.entry(*node).or_default();
                 *owed += rate;
@@ -80,6 +96,9 @@ impl Town {
             self.beat(Some(PolicyVersion(0)));
             if self.now.is_multiple_of(10_000) {
                 self.capacity.updated(UnixMillis(self.now), TRAIN_S);
+            }
+            if self.starves {
+                self.capacity.waits(UnixMillis(self.now));
             }
             self.capacity.tick(UnixMillis(self.now));
             for node in self.nodes.keys() {
@@ -229,4 +248,78 @@ fn what_is_missing_is_wanted_of_the_cheapest_class() {
     // 3.7 - 1.3 rollouts a second are five more of 0.5.
     assert_eq!(request.nodes["rtx5090"], ClassCount { present: 1, wanted: 6 });
     assert_eq!(request.nodes["a100"], ClassCount { present: 1, wanted: 1 });
+}
+
+#[test]
+fn slow_volunteers_do_not_take_the_place_of_those_who_bring_something() {
+    // Forty volunteers who would be enough by their rates, and whose orders would all come too late.
+    let fast = (0..12).map(|n| (n, 0.5, 0.35));
+    let mut town = Town::new(Activation::Cheapest, fast.chain((100..140).map(|n| (n, 0.2, 0.0))));
+    town.slow = (100..140).map(key).collect();
+    town.pass(1_800);
+    let active = town.of_role(NodeRole::Active).into_iter().filter(|n| *n < 100).count();
+    assert!(active >= 8, "{active} of eight that are needed");
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap() && report.pool <= 6.0, "{report:?}");
+}
+
+#[test]
+fn who_was_told_to_rest_counts_when_it_asks_again_and_standby_nodes_are_awake() {
+    let mut town = Town::new(Activation::Cheapest, (0..40).map(|n| (n, 0.5, 0.0)));
+    town.with_sleep = true;
+    town.pass(1_200);
+    let awake = |town: &Town, n: u8| town.asleep_until.get(&key(n)).is_none_or(|at| *at <= town.now);
+    let standby = town.of_role(NodeRole::Standby);
+    assert!(standby.iter().any(|n| awake(&town, *n)), "{standby:?} at {}", town.now);
+    // All that work vanish at once: who sleeps is chosen, and counts as soon as it asks.
+    for n in town.of_role(NodeRole::Active) {
+        town.capacity.gone(&key(n));
+        town.nodes.remove(&key(n));
+    }
+    town.pass(2);
+    let working = town.of_role(NodeRole::Active).into_iter().filter(|n| awake(&town, *n)).count();
+    assert!(working >= 1 && town.capacity.pool() <= 0.5 * working as f64 + 0.3, "{}", town.capacity.pool());
+    let chosen = town.of_role(NodeRole::Active).len();
+    assert!((8..=12).contains(&chosen), "{chosen}");
+    town.pass(60);
+    assert!(town.of_role(NodeRole::Active).len() <= chosen + 2, "who is on its way is counted on");
+    town.pass(600);
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap(), "{report:?}");
+}
+
+#[test]
+fn a_learner_that_waits_although_the_pool_seems_enough_has_more_nodes_work() {
+    let mut town = Town::new(Activation::Cheapest, (0..40).map(|n| (n, 0.5, 0.0)));
+    town.pass(1_200);
+    let (before, target) = (town.of_role(NodeRole::Active).len(), town.capacity.target().unwrap());
+    town.starves = true;
+    town.pass(180);
+    let during = town.of_role(NodeRole::Active).len();
+    assert!(during >= before + 2, "{before} and {during}");
+    // Batches come again: what was added is let go again, a few at once.
+    town.starves = false;
+    town.capacity.goes_on(0, 8);
+    town.pass(3_600);
+    assert!(town.capacity.target().unwrap() < 1.02 * target);
+    assert!(town.of_role(NodeRole::Active).len() <= before + 1);
+}
+
+#[test]
+fn a_fleet_whose_size_is_that_of_a_small_one_does_not_flap() {
+    let mut town = Town::new(Activation::Cheapest, (0..16).map(|n| (n, 1.0, 0.0)));
+    town.pass(900);
+    let active = town.of_role(NodeRole::Active).len();
+    assert!(active < 8, "{active}");
+    // One that rests comes and goes: the fleet has fifteen nodes, and sixteen again.
+    let last = *town.of_role(NodeRole::Resting).last().unwrap();
+    let offered = town.nodes[&key(last)].clone();
+    for _ in 0..10 {
+        town.capacity.gone(&key(last));
+        town.nodes.remove(&key(last));
+        town.pass(30);
+        assert!(town.of_role(NodeRole::Active).len() <= active + 1);
+        town.nodes.insert(key(last), offered.clone());
+        town.pass(30);
+    }
 }
