@@ -12,7 +12,7 @@
 //! compares forms in which a policy can be published.
 //!
 //! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`] and [`simulated_faults`] stand on
-//! it, and take the constants of ECHO-2; [`broadcast_scale`] needs no more than the rates of links.
+//! it, and take the constants of ECHO-2; [`paced_capacity`] and [`paced_faults`] measure the same with real processes; [`broadcast_scale`] needs no more than the rates of links.
 //!
 //! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!
@@ -33,6 +33,8 @@ pub mod deltas;
 pub mod fleet;
 pub mod kill;
 mod paced;
+pub mod paced_capacity;
+pub mod paced_faults;
 mod plans;
 pub mod precision;
 mod report;
