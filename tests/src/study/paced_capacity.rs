@@ -4,7 +4,7 @@
 //! brings; equation 2 says from that how many are enough. The same run then gets more workers, level by level.
 
 use super::paced;
-use super::simulated::{FleetStudy, claim, of_processes, picture};
+use super::simulated::{Claim, FleetStudy, claim, of_processes, picture};
 use super::simulated_chart::{Axis, Line, Marker, draw};
 use crate::harness::binaries::Binaries;
 use crate::output::console::{CommandReport, Console};
@@ -105,7 +105,8 @@ impl Sweep {
         let rate = count * GROUPS as f64 / sum(|row| row.period_s) / FEWEST as f64;
         // Where no publication was timed yet, what is planned with.
         let broadcast_s = rows.last().and_then(|row| row.capacity.broadcast_s).unwrap_or(paced::BROADCAST_S);
-        let pipeline = Pipeline { train_s: sum(|row| row.update_s) / count, broadcast_s, batch: GROUPS as f64 };
+        let pipeline =
+            Pipeline { train_s: sum(|row| row.update_s) / count, broadcast_s, batch: GROUPS as f64 };
         let required = pipeline.required_rate(budget - 1).context("no rate is enough")?;
         Ok(Self { budget, rate, pipeline, needed: required / rate, points: vec![(FEWEST, bubble)] })
     }
@@ -123,7 +124,10 @@ impl Sweep {
     /// The workers that are tried after the fewest.
     fn levels(&self) -> anyhow::Result<BTreeSet<usize>> {
         let target = self.target();
-        ensure!((FEWEST + 1..=MOST).contains(&target), "{target} workers are needed: this machine is too slow");
+        ensure!(
+            (FEWEST + 1..=MOST).contains(&target),
+            "{target} workers are needed: this machine is too slow"
+        );
         let levels = BTreeSet::from([self.fewer(), self.needed as usize, target]);
         Ok(levels.into_iter().filter(|workers| *workers > FEWEST).collect())
     }
@@ -176,7 +180,7 @@ impl Sweep {
     }
 }
 
-fn claims(sweeps: &[Sweep]) -> Vec<super::simulated::Claim> {
+fn claims(sweeps: &[Sweep]) -> Vec<Claim> {
     let enough: Vec<f64> = sweeps.iter().map(|sweep| sweep.bubble(sweep.target())).collect();
     let too_few: Vec<f64> = sweeps.iter().map(|sweep| sweep.bubble(sweep.fewer())).collect();
     let found: Vec<Option<f64>> = sweeps.iter().map(Sweep::threshold).collect();

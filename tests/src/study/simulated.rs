@@ -81,7 +81,6 @@ fn judged(
         .into_iter()
         .map(|(claim, holds, figures)| json!({"claim": claim, "holds": holds, "figures": figures}))
         .collect();
-    let json =
-        json!({"passed": passed, "study": study, "simulated": is_simulated, "results": rows, "claims": claims});
+    let json = json!({"passed": passed, "study": study, "simulated": is_simulated, "results": rows, "claims": claims});
     CommandReport { passed, json }
 }
