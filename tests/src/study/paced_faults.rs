@@ -2,7 +2,7 @@
 //! down, with nodes that stand by.
 //!
 //! Everybody has a price, so the learner chooses who works. It gets workers until its pool reaches γ μ_min, and then
-//! two more, which stand by. So many workers are struck that the pool falls below its target. What a fault does to
+//! some more, which stand by. So many workers are struck that the pool falls below its target. What a fault does to
 //! those behind a forwarder is measured by `cargo lab broadcast --slow` and `--gone`.
 
 use super::paced;
@@ -32,7 +32,9 @@ const GAMMAS: [f64; 2] = [1.0, 1.1];
 /// Workers at the beginning, which may be too few, and those that two cores bear.
 const WORKERS: (usize, usize) = (10, 16);
 /// Nodes that stand by.
-const STANDBY: usize = 2;
+const STANDBY: usize = 3;
+/// So much of a worker the pool is to fall below its target at least: what is measured of it wavers.
+const SURELY: f64 = 0.25;
 /// Updates after workers have come before it is judged whether they are enough.
 const SETTLING: usize = 12;
 /// No run ends by itself.
@@ -246,7 +248,7 @@ impl Cost {
 /// How many workers that lose `each` rollouts a second leave the pool below its target.
 fn strikes(report: &CapacityReport, each: f64) -> anyhow::Result<usize> {
     let target = report.target.context("the learner does not know what it needs")?;
-    Ok(((report.pool - target).max(0.0) / each) as usize + 1)
+    Ok(((report.pool - target).max(0.0) / each + SURELY) as usize + 1)
 }
 
 /// The share of the target that is missing when so much of the pool is.
@@ -296,7 +298,10 @@ fn settings(gamma: f64) -> anyhow::Result<Table> {
     let mut table = paced::table(WITHOUT_END, GROUPS, BUDGET)?;
     let fleet = section(&mut table, "fleet")?;
     fleet.insert("gamma".into(), gamma.into());
-    fleet.insert("prices".into(), Value::Table(Table::from_iter([(paced::LABEL.to_owned(), 0.35.into())])));
+    fleet.insert(
+        "prices".into(),
+        Value::Table(Table::from_iter([(paced::LABEL.to_owned(), Value::from(0.35_f64))])),
+    );
     Ok(table)
 }
 
@@ -319,7 +324,8 @@ mod tests {
     fn as_many_are_struck_as_the_pool_cannot_spare() {
         let report =
             CapacityReport { pool: 78.0, target: Some(72.0), active: 11, ..CapacityReport::default() };
-        assert_eq!(strikes(&report, 78.0 / 11.0).unwrap(), 1);
+        assert_eq!(strikes(&report, 78.0 / 11.0).unwrap(), 2, "one would leave it 1.1 short");
+        assert_eq!(strikes(&report, 10.0).unwrap(), 1);
         assert_eq!(strikes(&report, 2.0).unwrap(), 4);
         assert!((missing(&report, 13.2) - 0.1).abs() < 1e-9);
         assert_eq!(missing(&report, 5.0), 0.0);

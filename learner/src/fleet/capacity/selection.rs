@@ -197,7 +197,7 @@ impl Capacity {
                 break;
             }
             left -= candidate.rate;
-            self.release(now, &candidate.node, &mut standby_room);
+            self.release(now, &candidate, &mut standby_room);
         }
     }
 
@@ -240,7 +240,7 @@ impl Capacity {
                     break;
                 }
                 (cost, left) = (cost - candidate.price, left - candidate.rate);
-                self.release(now, &candidate.node, &mut standby_room);
+                self.release(now, &candidate, &mut standby_room);
             }
         } else {
             missing.iter().for_each(|node| self.set(now, node, NodeRole::Active));
@@ -279,10 +279,12 @@ impl Capacity {
         self.wanted_standby().saturating_sub(self.workers.values().filter(begins).count())
     }
 
-    fn release(&mut self, now: UnixMillis, node: &PublicKey, standby_room: &mut usize) {
-        let role = if *standby_room > 0 { NodeRole::Standby } else { NodeRole::Resting };
-        *standby_room = standby_room.saturating_sub(1);
-        self.set(now, node, role);
+    fn release(&mut self, now: UnixMillis, candidate: &Candidate, standby_room: &mut usize) {
+        // Who brings nothing is of no help after a fault.
+        let stands_by = *standby_room > 0 && candidate.rate > 0.0;
+        *standby_room -= usize::from(stands_by);
+        let role = if stands_by { NodeRole::Standby } else { NodeRole::Resting };
+        self.set(now, &candidate.node, role);
     }
 
     fn count(&self, role: NodeRole) -> usize {

@@ -1,5 +1,6 @@
 use super::selection::PERIOD_MS;
 use super::*;
+use echo_protocol::wire::rng::Draws;
 
 /// What an update takes, and R: with T_bcast = 1 s and κ = 2, μ_min is 2·32 / (2·10 - 1).
 const TRAIN_S: f64 = 10.0;
@@ -259,8 +260,56 @@ fn slow_volunteers_do_not_take_the_place_of_those_who_bring_something() {
     town.pass(1_800);
     let active = town.of_role(NodeRole::Active).into_iter().filter(|n| *n < 100).count();
     assert!(active >= 8, "{active} of eight that are needed");
+    let standby = town.of_role(NodeRole::Standby);
+    assert!(standby.iter().all(|n| *n < 100), "{standby:?}");
     let report = town.capacity.report();
     assert!(report.pool >= report.target.unwrap() && report.pool <= 6.0, "{report:?}");
+}
+
+/// What the cheapest nodes cost that bring `target`, and what those cost that work, in dollars an hour; with the
+/// dearest of these.
+fn costs(town: &Town, target: f64) -> (f64, f64, f64) {
+    let price = |offer: &Offer| offer.micro_usd_per_hour.map_or(0.0, |micro| micro as f64 / 1e6);
+    let mut all: Vec<(f64, f64)> = town.nodes.values().map(|(rate, offer)| (price(offer), *rate)).collect();
+    all.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
+    let (mut prefix, mut brought) = (0.0, 0.0);
+    for (price, rate) in all {
+        if brought >= target {
+            break;
+        }
+        (prefix, brought) = (prefix + price, brought + rate);
+    }
+    let active = town.of_role(NodeRole::Active);
+    let prices: Vec<f64> = active.iter().map(|n| price(&town.nodes[&key(*n)].1)).collect();
+    (prefix, prices.iter().sum(), prices.iter().copied().fold(0.0, f64::max))
+}
+
+#[test]
+fn drawn_fleets_settle_at_the_cheapest_nodes_and_do_not_flap() {
+    for seed in 0..8 {
+        let mut draws = Draws::new([seed; 32]);
+        let mut below = |count: u64| draws.next_u64() % count;
+        let nodes: Vec<(u8, f64, f64)> = (0..(20 + below(20)) as u8)
+            .map(|n| {
+                let price = [0.0, 0.2, 0.35, 3.06][below(4) as usize];
+                (n, (1 + below(8)) as f64 / 4.0, price)
+            })
+            .collect();
+        let mut town = Town::new(Activation::Cheapest, nodes);
+        town.pass(2_400);
+        town.changes.clear();
+        town.pass(600);
+        let report = town.capacity.report();
+        assert!(report.pool >= 0.95 * report.target.unwrap(), "seed {seed}: {report:?}");
+        // What is measured of a node wavers by some percent.
+        let (prefix, cost, dearest) = costs(&town, 1.1 * report.target.unwrap());
+        assert!(cost <= prefix + dearest + 1e-9, "seed {seed}: {cost} for {prefix} and {dearest}");
+        for times in town.changes.values() {
+            assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= PERIOD_MS), "seed {seed}: {times:?}");
+        }
+        let changed: usize = town.changes.values().map(Vec::len).sum();
+        assert!(changed <= town.nodes.len() / 4, "seed {seed}: {changed} changes in ten minutes");
+    }
 }
 
 #[test]
