@@ -12,7 +12,8 @@
 //! compares forms in which a policy can be published.
 //!
 //! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`] and [`simulated_faults`] stand on
-//! it, and take the constants of ECHO-2; [`paced_capacity`] and [`paced_faults`] measure the same with real processes; [`broadcast_scale`] needs no more than the rates of links.
+//! it, and take the constants of ECHO-2; [`broadcast_scale`] needs no more than the rates of links.
+//! [`paced_capacity`] and [`paced_faults`] measure the same with real processes.
 //!
 //! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!

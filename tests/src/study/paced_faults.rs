@@ -1,9 +1,9 @@
-//! The faults of rollouts of ECHO-2's table 4 with real processes: workers that are killed, and workers that slow
-//! down, with nodes that stand by.
+//! The faults of rollouts of ECHO-2's table 4 with real processes: workers that are killed, and workers that
+//! slow down, with nodes that stand by.
 //!
-//! Everybody has a price, so the learner chooses who works. It gets workers until its pool reaches γ μ_min, and then
-//! some more, which stand by. So many workers are struck that the pool falls below its target. What a fault does to
-//! those behind a forwarder is measured by `cargo lab broadcast --slow` and `--gone`.
+//! Everybody has a price, so the learner chooses who works. It gets workers until its pool reaches γ μ_min, and
+//! then some more, which stand by. So many workers are struck that the pool falls below its target. What a fault
+//! does to those behind a forwarder is measured by `cargo lab broadcast --slow` and `--gone`.
 
 use super::paced;
 use super::simulated::{Claim, FleetStudy, claim, of_processes};
@@ -64,8 +64,8 @@ struct Cost {
     workers: u64,
     /// The share of μ_target that is missing without them.
     drop: f64,
-    /// From the fault until as many nodes that stood by have brought a group; of slow workers, from when the pool was
-    /// below its target until it was not. `None` where it never was.
+    /// From the fault until as many nodes that stood by have brought a group; of slow workers, from when the
+    /// pool was below its target until it was not. `None` where it never was, or stayed there.
     recovery_s: Option<f64>,
     /// Of updates a second, over the whole of the time measured after the fault.
     throughput_drop: f64,
@@ -184,8 +184,8 @@ async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::
     })
 }
 
-/// Lets workers stand still half of the time, of those after the first `dead` ones: about as many as would leave
-/// the pool below its target at half of their rate.
+/// Lets workers stand still half of the time, of those after the first `dead` ones: about as many as would
+/// leave the pool below its target at half of their rate.
 async fn slow(network: &mut TestNetwork, gamma: f64, dead: usize, updates: usize) -> anyhow::Result<Cost> {
     let before = paced::next_rows(network, 0, updates).await?;
     let report = newest(&before)?;
@@ -234,8 +234,7 @@ async fn slow(network: &mut TestNetwork, gamma: f64, dead: usize, updates: usize
 impl Cost {
     fn line(&self) -> String {
         let Self { gamma, fault, struck, workers, drop, recovery_s, throughput_drop, .. } = self;
-        let recovery =
-            recovery_s.map_or_else(|| "never below its target".to_owned(), |s| format!("{s:.1} s"));
+        let recovery = recovery_s.map_or_else(|| "not seen".to_owned(), |s| format!("{s:.1} s"));
         format!(
             "γ = {gamma:.1}, {fault}: {struck} of {workers} workers, drop {:.1} %, recovery {recovery}, updates/s {:+.1} %, bubble {:+.2} %",
             drop * 100.0,
