@@ -55,6 +55,9 @@ const NODES_A_MS: u64 = 10;
 const LONGEST_BEAT_MS: u64 = 5_000;
 /// Without prices, everybody works in fleets that are smaller: too little is there to choose from.
 const SMALL_FLEET: usize = 16;
+/// Who is to work or to stand by, has no orders and has not asked for any for so long does not generate, in
+/// milliseconds: its owner has paused it, or it relays and verifies only. Others ask every ten seconds at least.
+const IDLE_AFTER_MS: u64 = 30_000;
 /// Nodes that have gone and whose rate is remembered.
 const MAX_AWAY: usize = 1 << 14;
 /// When a node that rests asks again, in minutes.
@@ -125,6 +128,10 @@ struct Worker {
     too_slow: bool,
     /// Whether it was told to rest, and has not asked again since: it does not know of another role yet.
     sleeps: bool,
+    /// When it had orders or asked for some last.
+    asked: UnixMillis,
+    /// Whether that is long ago.
+    is_idle: bool,
 }
 
 /// What a look at the fleet found.
@@ -222,6 +229,7 @@ impl Capacity {
         }
         let Some(worker) = self.workers.get_mut(&node) else { return };
         if has_work {
+            (worker.asked, worker.is_idle) = (now, false);
             worker.rate.works(now.since(worker.seen).min(LONGEST_BEAT_MS) as f64);
         }
         worker.rate.declares(if declared.is_finite() { declared } else { 0.0 });
@@ -255,6 +263,8 @@ impl Capacity {
             available: true,
             too_slow: false,
             sleeps: false,
+            asked: now,
+            is_idle: false,
         };
         self.workers.insert(node, worker);
     }
@@ -315,6 +325,10 @@ impl Capacity {
                 worker.available = false;
                 self.fault |= worker.role == NodeRole::Active;
             }
+            // Who rests asks seldom, and is believed to be what it was.
+            if worker.role != NodeRole::Resting && now.since(worker.asked) > IDLE_AFTER_MS {
+                worker.is_idle = true;
+            }
         }
         self.decide(now);
     }
@@ -325,8 +339,9 @@ impl Capacity {
     }
 
     /// A node asks for orders: what it does for the run. Who rests is told so, and does not ask again for long.
-    pub fn asks(&mut self, node: &PublicKey) -> NodeRole {
+    pub fn asks(&mut self, now: UnixMillis, node: &PublicKey) -> NodeRole {
         let Some(worker) = self.workers.get_mut(node) else { return NodeRole::Active };
+        (worker.asked, worker.is_idle) = (now, false);
         worker.sleeps = worker.role == NodeRole::Resting;
         worker.role
     }
@@ -357,9 +372,9 @@ impl Capacity {
     }
 
     /// μ of a node as it counts: one of which nothing is known counts as the usual one, and one that gets no
-    /// orders as nothing. Slow volunteers cost nothing, and would take the place of all who bring anything.
+    /// orders, or wants none, as nothing. Slow volunteers cost nothing, and would take the place of all who bring anything.
     fn rate(&self, worker: &Worker) -> f64 {
-        if worker.too_slow {
+        if worker.too_slow || worker.is_idle {
             return 0.0;
         }
         let believed = if self.usual > 0.0 { BELIEVED * self.usual } else { f64::MAX };

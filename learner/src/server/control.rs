@@ -215,7 +215,7 @@ fn lease(
         let retry_after_ms = u32::try_from(pause_ms).unwrap_or(u32::MAX);
         return ControlResponse::Leases { leases: Vec::new(), retry_after_ms };
     }
-    let role = shared.capacity().asks(&node);
+    let role = shared.capacity().asks(clock::now(), &node);
     match role {
         NodeRole::Active => {}
         NodeRole::Standby => {

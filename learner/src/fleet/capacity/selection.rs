@@ -11,7 +11,7 @@
 //!
 //! Besides, some nodes are kept on standby.
 
-use super::{Activation, Capacity, NodeRole, SMALL_FLEET, Worker};
+use super::{Activation, Capacity, NodeRole, REST_MIN, SMALL_FLEET, Worker};
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use std::cmp::Ordering;
@@ -142,7 +142,10 @@ impl Capacity {
 
     /// The median rate of nodes whose work has come in.
     fn look_at_rates(&mut self) {
-        let measured = self.workers.values().filter(|worker| worker.rate.is_measured() && !worker.too_slow);
+        let measured = self
+            .workers
+            .values()
+            .filter(|worker| worker.rate.is_measured() && !worker.too_slow && !worker.is_idle);
         let mut rates: Vec<f64> = measured.filter_map(|worker| worker.rate.per_s(0.0)).collect();
         let middle = rates.len() / 2;
         if !rates.is_empty() {
@@ -311,6 +314,10 @@ impl Capacity {
 
     fn set(&mut self, now: UnixMillis, node: &PublicKey, role: NodeRole) {
         if let Some(worker) = self.workers.get_mut(node) {
+            if worker.sleeps {
+                // It asks when its rest is over, and not before.
+                worker.asked = now.plus(60_000 * u64::from(REST_MIN));
+            }
             (worker.role, worker.changed) = (role, Some(now));
         }
     }

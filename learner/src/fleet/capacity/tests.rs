@@ -16,6 +16,8 @@ struct Town {
     silent: Vec<PublicKey>,
     /// Those that get no orders because they are too slow.
     slow: Vec<PublicKey>,
+    /// Those that their owners have paused.
+    paused: Vec<PublicKey>,
     /// Whether nodes that are told to rest ask again after ten minutes only.
     with_sleep: bool,
     asleep_until: BTreeMap<PublicKey, u64>,
@@ -54,6 +56,7 @@ impl Town {
             owed: BTreeMap::new(),
             silent: Vec::new(),
             slow: Vec::new(),
+            paused: Vec::new(),
             with_sleep: false,
             asleep_until: BTreeMap::new(),
             starves: false,
@@ -72,10 +75,12 @@ impl Town {
         for (node, (rate, offer)) in self.nodes.iter().filter(|(node, _)| !self.silent.contains(node)) {
             let is_awake = !self.with_sleep || self.asleep_until.get(node).is_none_or(|at| *at <= self.now);
             let too_slow = self.slow.contains(node);
-            let has_work = self.capacity.role(node) == NodeRole::Active && is_awake && !too_slow;
+            let generates = is_awake && !too_slow && !self.paused.contains(node);
+            let has_work = self.capacity.role(node) == NodeRole::Active && generates;
             let beat = Beat { installed, declared: *rate, has_work, too_slow, offer: offer.clone() };
             self.capacity.heard(now, *node, beat);
-            if self.with_sleep && is_awake && self.capacity.asks(node) == NodeRole::Resting {
+            let asks = is_awake && !self.paused.contains(node);
+            if asks && self.capacity.asks(now, node) == NodeRole::Resting && self.with_sleep {
                 self.asleep_until.insert(*node, self.now + 600_000);
             }
             if has_work {
@@ -371,4 +376,23 @@ fn a_fleet_whose_size_is_that_of_a_small_one_does_not_flap() {
         town.nodes.insert(key(last), offered.clone());
         town.pass(30);
     }
+}
+
+#[test]
+fn who_asks_for_nothing_brings_nothing_and_is_missed() {
+    let mut town = Town::new(Activation::Cheapest, (0..30).map(|n| (n, 0.5, 0.0)));
+    town.pass(1_200);
+    // The owners of all that work pause them; their heartbeats go on.
+    town.paused = town.of_role(NodeRole::Active).into_iter().map(key).collect();
+    town.pass(120);
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap(), "{report:?}");
+    let working =
+        town.of_role(NodeRole::Active).into_iter().filter(|n| !town.paused.contains(&key(*n))).count();
+    assert!(working >= 7, "{working} of eight");
+    // Who comes back is taken again as any other.
+    town.paused.clear();
+    town.pass(600);
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap() && report.active <= 12, "{report:?}");
 }
