@@ -152,13 +152,25 @@ async fn stand_by(network: &mut TestNetwork, console: &Console) -> anyhow::Resul
     }
 }
 
+/// Waits until no more workers would have to be replaced than stand by, as what is measured wavers: how things
+/// stand, what one brings, and how many are to be struck.
+async fn spared(network: &mut TestNetwork) -> anyhow::Result<(CapacityReport, f64, usize)> {
+    let begun = Instant::now();
+    loop {
+        let report = newest(&paced::next_rows(network, 0, 1).await?)?;
+        let each = report.pool / report.active as f64;
+        let struck = strikes(&report, each)?;
+        if struck as u64 <= report.standby {
+            return Ok((report, each, struck));
+        }
+        ensure!(begun.elapsed() < LIMIT, "{struck} workers would have to be replaced: {report:?}");
+    }
+}
+
 /// Kills as many workers as the pool cannot spare.
 async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::Result<Cost> {
     let before = paced::next_rows(network, 0, updates).await?;
-    let report = newest(&before)?;
-    let each = report.pool / report.active as f64;
-    let struck = strikes(&report, each)?;
-    ensure!(struck as u64 <= report.standby, "{struck} workers are to be replaced: {report:?}");
+    let (report, each, struck) = spared(network).await?;
     let idle = waiting(network);
     // The first nodes work since the beginning.
     for index in 0..struck {
