@@ -146,7 +146,17 @@ pub(super) async fn next_rows(
     skipped: usize,
     count: usize,
 ) -> anyhow::Result<Vec<UpdateRow>> {
-    let (from, begun) = (rows(network).len() + skipped, Instant::now());
+    let from = rows(network).len() + skipped;
+    rows_from(network, from, count).await
+}
+
+/// So many updates of a run from this one on, once they are made.
+pub(super) async fn rows_from(
+    network: &mut TestNetwork,
+    from: usize,
+    count: usize,
+) -> anyhow::Result<Vec<UpdateRow>> {
+    let begun = Instant::now();
     loop {
         network.check()?;
         let rows = rows(network);

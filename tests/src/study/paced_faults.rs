@@ -171,7 +171,7 @@ async fn spared(network: &mut TestNetwork) -> anyhow::Result<(CapacityReport, f6
 async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::Result<Cost> {
     let before = paced::next_rows(network, 0, updates).await?;
     let (report, each, struck) = spared(network).await?;
-    let idle = waiting(network);
+    let (idle, from) = (waiting(network), paced::rows(network).len());
     // The first nodes work since the beginning.
     for index in 0..struck {
         network.kill_node(index).await?;
@@ -187,7 +187,7 @@ async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::
         tokio::time::sleep(LOOK_EVERY).await;
     }
     let recovery_s = since.elapsed().as_secs_f64();
-    let after = paced::next_rows(network, 0, updates).await?;
+    let after = paced::rows_from(network, from, updates).await?;
     Ok(Cost {
         gamma,
         fault: PAPER[0].0,
