@@ -13,6 +13,7 @@
 //!
 //! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`] and [`simulated_faults`]
 //! stand on it, and take the constants of ECHO-2. [`broadcast_scale`] needs only the rates of links.
+//! [`paced_capacity`] and [`paced_faults`] measure the same with real processes.
 //!
 //! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!
@@ -33,6 +34,8 @@ pub mod deltas;
 pub mod fleet;
 pub mod kill;
 mod paced;
+pub mod paced_capacity;
+pub mod paced_faults;
 mod plans;
 pub mod precision;
 mod report;

@@ -55,6 +55,9 @@ const NODES_A_MS: u64 = 10;
 const LONGEST_BEAT_MS: u64 = 5_000;
 /// Without prices, everybody works in fleets that are smaller: too little is there to choose from.
 const SMALL_FLEET: usize = 16;
+/// Who is to work or to stand by, has no orders and has not asked for any for so long does not generate, in
+/// milliseconds: its owner has paused it, or it relays and verifies only. Others ask every ten seconds at least.
+const IDLE_AFTER_MS: u64 = 30_000;
 /// Nodes that have gone and whose rate is remembered.
 const MAX_AWAY: usize = 1 << 14;
 /// When a node that rests asks again, in minutes.
@@ -101,6 +104,8 @@ pub struct Beat {
     pub declared: f64,
     /// Whether orders are out with it.
     pub has_work: bool,
+    /// Whether it gets none because they would come back too late: it brings nothing then, however fast it is.
+    pub too_slow: bool,
     /// What its owner says.
     pub offer: Offer,
 }
@@ -119,6 +124,14 @@ struct Worker {
     changed: Option<UnixMillis>,
     /// a: whether its heartbeats come.
     available: bool,
+    /// Whether it gets no orders because they would come back too late.
+    too_slow: bool,
+    /// Whether it was told to rest, and has not asked again since: it does not know of another role yet.
+    sleeps: bool,
+    /// When it had orders or asked for some last.
+    asked: UnixMillis,
+    /// Whether that is long ago.
+    is_idle: bool,
 }
 
 /// What a look at the fleet found.
@@ -167,6 +180,8 @@ pub struct Capacity {
     usual: f64,
     /// Whether an active node was lost or fell silent since the last look.
     fault: bool,
+    /// Whether the last look chose among nodes.
+    governs: bool,
 }
 
 impl Capacity {
@@ -182,6 +197,7 @@ impl Capacity {
             look: Look::default(),
             usual: 0.0,
             fault: false,
+            governs: false,
         }
     }
 
@@ -207,16 +223,17 @@ impl Capacity {
 
     /// Takes in a heartbeat. A node that is new gets a role.
     pub fn heard(&mut self, now: UnixMillis, node: PublicKey, beat: Beat) {
-        let Beat { installed, declared, has_work, offer } = beat;
+        let Beat { installed, declared, has_work, too_slow, offer } = beat;
         if !self.workers.contains_key(&node) {
             self.admit(now, node, &offer);
         }
         let Some(worker) = self.workers.get_mut(&node) else { return };
         if has_work {
+            (worker.asked, worker.is_idle) = (now, false);
             worker.rate.works(now.since(worker.seen).min(LONGEST_BEAT_MS) as f64);
         }
         worker.rate.declares(if declared.is_finite() { declared } else { 0.0 });
-        (worker.seen, worker.available) = (now, true);
+        (worker.seen, worker.available, worker.too_slow) = (now, true, too_slow);
         if worker.offer != offer {
             worker.price = self.config.prices.of(&node, &offer);
             worker.offer = offer;
@@ -235,8 +252,20 @@ impl Capacity {
         let role = self.role_of_newcomer();
         let price = self.config.prices.of(&node, offer);
         let offer = offer.clone();
-        let worker =
-            Worker { rate, seen: now, installed: None, offer, price, role, changed: None, available: true };
+        let worker = Worker {
+            rate,
+            seen: now,
+            installed: None,
+            offer,
+            price,
+            role,
+            changed: None,
+            available: true,
+            too_slow: false,
+            sleeps: false,
+            asked: now,
+            is_idle: false,
+        };
         self.workers.insert(node, worker);
     }
 
@@ -265,6 +294,17 @@ impl Capacity {
         self.ledger.updated();
     }
 
+    /// The learner waits for a batch, and has so since the first of these calls after it went on.
+    pub fn waits(&mut self, now: UnixMillis) {
+        self.demand.waits(now);
+    }
+
+    /// The batch is there. So many groups were accepted and filtered out since the run began, and a batch has so
+    /// many: what is filtered out has to be brought as well.
+    pub fn goes_on(&mut self, filtered: u64, groups: u64) {
+        self.demand.goes_on(filtered, groups);
+    }
+
     /// A version goes out.
     pub fn published(&mut self, now: UnixMillis, version: PolicyVersion) {
         let active = self.workers.values().filter(|worker| worker.works()).count();
@@ -285,6 +325,10 @@ impl Capacity {
                 worker.available = false;
                 self.fault |= worker.role == NodeRole::Active;
             }
+            // Who rests asks seldom, and is believed to be what it was.
+            if worker.role != NodeRole::Resting && now.since(worker.asked) > IDLE_AFTER_MS {
+                worker.is_idle = true;
+            }
         }
         self.decide(now);
     }
@@ -292,6 +336,14 @@ impl Capacity {
     /// What a node does for the run; a stranger is to work.
     pub fn role(&self, node: &PublicKey) -> NodeRole {
         self.workers.get(node).map_or(NodeRole::Active, |worker| worker.role)
+    }
+
+    /// A node asks for orders: what it does for the run. Who rests is told so, and does not ask again for long.
+    pub fn asks(&mut self, now: UnixMillis, node: &PublicKey) -> NodeRole {
+        let Some(worker) = self.workers.get_mut(node) else { return NodeRole::Active };
+        (worker.asked, worker.is_idle) = (now, false);
+        worker.sleeps = worker.role == NodeRole::Resting;
+        worker.role
     }
 
     /// What a node is told that rests.
@@ -304,21 +356,27 @@ impl Capacity {
     /// μ_min(κ) of equation 2 in rollouts a second; `None` while updates and broadcasts are not measured, and
     /// where no rate is enough.
     pub fn required(&self) -> Option<f64> {
-        self.demand.pipeline(self.config.batch as f64)?.required_rate(self.config.period?)
+        self.demand
+            .pipeline(self.config.batch as f64 * self.demand.of_a_trained_one())?
+            .required_rate(self.config.period?)
     }
 
-    /// μ_target = γ μ_min.
+    /// μ_target = γ μ_min; more where that has not been enough.
     pub fn target(&self) -> Option<f64> {
-        self.required().map(|required| self.config.gamma * required)
+        self.required().map(|required| self.config.gamma * self.demand.short() * required)
     }
 
-    /// μ_pool of equation 4: the sum over active nodes that are there.
+    /// μ_pool of equation 4: the sum over active nodes that are there and know that they are.
     pub fn pool(&self) -> f64 {
         self.workers.values().filter(|worker| worker.works()).map(|worker| self.rate(worker)).sum()
     }
 
-    /// μ of a node as it counts: one of which nothing is known counts as the usual one.
+    /// μ of a node as it counts: one of which nothing is known counts as the usual one, and one that gets no
+    /// orders, or wants none, as nothing. Slow volunteers cost nothing, and would take the place of all who bring anything.
     fn rate(&self, worker: &Worker) -> f64 {
+        if worker.too_slow || worker.is_idle {
+            return 0.0;
+        }
         let believed = if self.usual > 0.0 { BELIEVED * self.usual } else { f64::MAX };
         worker.rate.per_s(believed).unwrap_or(self.usual)
     }
@@ -331,9 +389,9 @@ impl Capacity {
 }
 
 impl Worker {
-    /// Whether it gets orders and is there.
+    /// Whether it gets orders, is there, and asks for them.
     fn works(&self) -> bool {
-        self.available && self.role == NodeRole::Active
+        self.available && self.role == NodeRole::Active && !self.sleeps
     }
 }
 

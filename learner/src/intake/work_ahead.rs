@@ -274,6 +274,11 @@ impl WorkAhead {
         self.again
     }
 
+    /// Whether a node gets no orders for now because none would come back within S updates.
+    pub fn refuses(&self, node: &PublicKey) -> bool {
+        self.nodes.get(node).is_some_and(NodePace::is_refused)
+    }
+
     /// Orders whose turn comes within S updates of `installed`.
     fn in_turn(&self, installed: PolicyVersion, position: &LearnerPosition) -> u64 {
         // Nobody has a version that the learner has not come to; one that was put back may hear of one.

@@ -318,8 +318,11 @@ impl Learning {
             // What it takes to form the batch, once its groups are there, is no wait.
             let waited = since.elapsed().as_secs_f64();
             if let Some(batch) = coordinator.batch(clock::now(), version)? {
+                let (filtered, groups) = (coordinator.filtered(), coordinator.groups_per_update() as u64);
+                shared.capacity().goes_on(filtered, groups);
                 return Ok(Some((batch, waited)));
             }
+            shared.capacity().waits(clock::now());
             if let Some(dropped) = starvation.look(coordinator.filtered()) {
                 tracing::warn!(
                     "[train.filter] has dropped {dropped} groups since this batch was begun: the policy answers nearly all \

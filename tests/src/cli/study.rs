@@ -11,9 +11,10 @@ use echo_lab::study::audit::{self, AuditStudy};
 use echo_lab::study::broadcast_scale::{self, ScaleStudy};
 use echo_lab::study::kill::{self, KillStudy};
 use echo_lab::study::precision::{self, Form, PrecisionStudy};
-use echo_lab::study::simulated::SimulatedStudy;
+use echo_lab::study::simulated::FleetStudy;
 use echo_lab::study::work_ahead::{self, PacedStudy};
-use echo_lab::study::{self, DelayModel, Study, simulated_capacity, simulated_faults};
+use echo_lab::study::{self, DelayModel, Study};
+use echo_lab::study::{paced_capacity, paced_faults, simulated_capacity, simulated_faults};
 use std::path::PathBuf;
 
 /// What the help ends with.
@@ -61,9 +62,9 @@ pub(super) enum StudyCommand {
     /// Six nodes that are enough, beside four that are twenty times slower.
     SlowVolunteers(PacedStudy),
     /// The learner's bubble against the number of workers, for S = 3, 4, 6 and 11 (ECHO-2, figure 3c).
-    Capacity(SimulatedStudy),
+    Capacity(FleetStudy),
     /// What the fault of one worker costs, without redundancy and with a tenth of it (ECHO-2, table 4).
-    Faults(SimulatedStudy),
+    Faults(FleetStudy),
     /// How long a broadcast takes to up to 10,000 workers, from a star and in chains (ECHO-2, figure 4).
     BroadcastScale(ScaleStudy),
     /// Honest nodes and cheats under the sampling audit: false alarms, detection, and what an audit costs.
@@ -192,8 +193,10 @@ impl StudyCommand {
                 };
             }
             Self::PublicationPrecision(options) => return options.execute(console),
-            Self::Capacity(study) => return simulated_capacity::run(&study, console),
-            Self::Faults(study) => return simulated_faults::run(&study, console),
+            Self::Capacity(study) if study.simulated => return simulated_capacity::run(&study, console),
+            Self::Capacity(study) => return interruptible(paced_capacity::run(study, console)),
+            Self::Faults(study) if study.simulated => return simulated_faults::run(&study, console),
+            Self::Faults(study) => return interruptible(paced_faults::run(study, console)),
             Self::BroadcastScale(study) => return broadcast_scale::run(&study, console),
             Self::Kill(study) => return interruptible(kill::run(study, console)),
             Self::WorkAhead(study) => return interruptible(work_ahead::run(study, console)),

@@ -11,10 +11,11 @@ use crate::output::console::Console;
 use anyhow::{Context as _, ensure};
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::telemetry::metrics::{self, UpdateRow};
+use echo_policy::generation::device::DeviceChoice;
 use echo_protocol::program::lab_pace;
 use echo_protocol::run::staleness::Pipeline;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use toml::Table;
 
@@ -23,7 +24,7 @@ pub(super) const GROUPS: u64 = 8;
 /// T_train, in milliseconds.
 pub(super) const UPDATE_MS: u64 = 1_000;
 /// T_bcast that nodes are planned with, in seconds: a tiny snapshot on this machine.
-const BROADCAST_S: f64 = 0.1;
+pub(super) const BROADCAST_S: f64 = 0.1;
 /// Orders that a node holds: one at work, one that waits.
 const MAX_ORDERS: u32 = 2;
 /// One update in so many, at the beginning, is not measured: paces are not known yet.
@@ -33,7 +34,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long a run may take for each of its updates, and besides.
 const LIMIT: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(120));
 /// How long volunteers are given to end by themselves once the run is over.
-const GRACE: Duration = Duration::from_secs(15);
+pub(super) const GRACE: Duration = Duration::from_secs(15);
+/// By this the operator knows what all nodes cost, where prices are set.
+pub(super) const LABEL: &str = "paced";
+/// How long a few more updates may take.
+const ROWS_LIMIT: Duration = Duration::from_secs(300);
 
 /// A run to be made.
 #[derive(Clone, Debug)]
@@ -79,24 +84,7 @@ pub(super) fn nodes_for(share: f64, budget: u64, order_ms: u64) -> anyhow::Resul
 /// Makes the run in a directory of its own below `dir`.
 pub(super) async fn course(run: PacedRun, dir: &Path, console: &Console) -> anyhow::Result<PacedCourse> {
     let since = Instant::now();
-    let mut nodes = TestNodeConfig::several(run.nodes.len());
-    for (node, order_ms) in nodes.iter_mut().zip(&run.nodes) {
-        node.environment.insert(lab_pace::ORDER_MS.to_owned(), order_ms.to_string());
-        node.environment.insert("ECHO_NODE_MAX_ORDERS".to_owned(), MAX_ORDERS.to_string());
-    }
-    let environment = [
-        (lab_pace::UPDATE_MS.to_owned(), UPDATE_MS.to_string()),
-        ("RAYON_NUM_THREADS".to_owned(), "1".to_owned()),
-    ];
-    let network = TestNetwork::start(NetworkConfig {
-        binaries: Binaries::locate()?,
-        dir: dir.join(run.name),
-        network: "echo-study".into(),
-        run: "paced".into(),
-        learner: LearnerConfig { settings: settings(&run)?, environment: environment.into() },
-        nodes,
-    })
-    .await?;
+    let network = start(dir.join(run.name), settings(&run)?, UPDATE_MS, &run.nodes).await?;
     let layout = network.layout().clone();
     let names = network.node_names();
     to_its_end(network, run.updates).await?;
@@ -107,6 +95,83 @@ pub(super) async fn course(run: PacedRun, dir: &Path, console: &Console) -> anyh
         course.run.name, course.bubble, course.dropped, course.updates_per_s, course.lag
     ));
     Ok(course)
+}
+
+/// Starts a learner whose updates take at least so long, and nodes of these mean order times.
+pub(super) async fn start(
+    dir: PathBuf,
+    settings: Table,
+    update_ms: u64,
+    orders_ms: &[u64],
+) -> anyhow::Result<TestNetwork> {
+    let environment = [
+        (lab_pace::UPDATE_MS.to_owned(), update_ms.to_string()),
+        ("RAYON_NUM_THREADS".to_owned(), "1".to_owned()),
+    ];
+    TestNetwork::start(NetworkConfig {
+        binaries: Binaries::locate()?,
+        dir,
+        network: "echo-study".into(),
+        run: "paced".into(),
+        learner: LearnerConfig { settings, environment: environment.into() },
+        nodes: orders_ms.iter().enumerate().map(|(index, order_ms)| node(index + 1, *order_ms)).collect(),
+    })
+    .await
+}
+
+/// The node of this number, counted from 1, with this mean order time.
+pub(super) fn node(number: usize, order_ms: u64) -> TestNodeConfig {
+    let environment = [
+        (lab_pace::ORDER_MS.to_owned(), order_ms.to_string()),
+        ("ECHO_NODE_MAX_ORDERS".to_owned(), MAX_ORDERS.to_string()),
+        ("ECHO_NODE_LABEL".to_owned(), LABEL.to_owned()),
+    ];
+    TestNodeConfig {
+        name: format!("node-{number}"),
+        threads: 1,
+        device: DeviceChoice::Cpu,
+        arguments: Vec::new(),
+        environment: environment.into(),
+    }
+}
+
+/// The rows of a run that goes on; none where there is none yet.
+pub(super) fn rows(network: &TestNetwork) -> Vec<UpdateRow> {
+    metrics::updates(&network.layout().metrics()).unwrap_or_default()
+}
+
+/// The next updates of a run, after so many that are passed over.
+pub(super) async fn next_rows(
+    network: &mut TestNetwork,
+    skipped: usize,
+    count: usize,
+) -> anyhow::Result<Vec<UpdateRow>> {
+    let from = rows(network).len() + skipped;
+    rows_from(network, from, count).await
+}
+
+/// So many updates of a run from this one on, once they are made.
+pub(super) async fn rows_from(
+    network: &mut TestNetwork,
+    from: usize,
+    count: usize,
+) -> anyhow::Result<Vec<UpdateRow>> {
+    let begun = Instant::now();
+    loop {
+        network.check()?;
+        let rows = rows(network);
+        if let Some(found) = rows.get(from..from + count) {
+            return Ok(found.to_vec());
+        }
+        ensure!(begun.elapsed() < ROWS_LIMIT, "{count} updates are not made after {ROWS_LIMIT:?}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// The share of the time of these updates that the learner waited.
+pub(super) fn bubble(rows: &[UpdateRow]) -> f64 {
+    let sum = |figure: fn(&UpdateRow) -> f64| rows.iter().map(figure).sum::<f64>();
+    sum(|row| row.waited_s) / sum(|row| row.period_s)
 }
 
 /// Waits until the run is over, and ends its nodes.
@@ -139,10 +204,10 @@ fn measured(run: PacedRun, rows: &[UpdateRow], told: usize, took: Duration) -> a
         of(&row.dropped) + of(&row.refused)
     };
     let sum = |figure: fn(&UpdateRow) -> f64| rows.iter().map(figure).sum::<f64>();
-    let (waited_s, period_s, count) = (sum(|row| row.waited_s), sum(|row| row.period_s), rows.len() as f64);
+    let (period_s, count) = (sum(|row| row.period_s), rows.len() as f64);
     let too_old = stale(last).saturating_sub(before.last().map_or(0, stale));
     Ok(PacedCourse {
-        bubble: waited_s / period_s,
+        bubble: bubble(rows),
         dropped: too_old as f64 / (count * GROUPS as f64),
         updates_per_s: count / period_s,
         lag: sum(|row| row.lag_mean) / count,
@@ -169,15 +234,20 @@ impl PacedCourse {
 }
 
 fn settings(run: &PacedRun) -> anyhow::Result<Table> {
-    let mut table: Table = FILE.parse()?;
-    section(&mut table, "run")?.insert("updates".into(), i64::try_from(run.updates)?.into());
-    section(&mut table, "train")?.insert("groups_per_update".into(), i64::try_from(GROUPS)?.into());
-    let staleness = section(&mut table, "staleness")?;
-    staleness.insert("budget".into(), i64::try_from(run.budget)?.into());
+    let mut table = table(run.updates, GROUPS, run.budget)?;
     if run.fixed {
         // η = S-κ, which is 1 for every S with κ = S-1.
-        staleness.insert("admission".into(), 1.into());
+        section(&mut table, "staleness")?.insert("admission".into(), 1.into());
     }
+    Ok(table)
+}
+
+/// The run file of so many updates of so many groups, with S = `budget`.
+pub(super) fn table(updates: u64, groups: u64, budget: u64) -> anyhow::Result<Table> {
+    let mut table: Table = FILE.parse()?;
+    section(&mut table, "run")?.insert("updates".into(), i64::try_from(updates)?.into());
+    section(&mut table, "train")?.insert("groups_per_update".into(), i64::try_from(groups)?.into());
+    section(&mut table, "staleness")?.insert("budget".into(), i64::try_from(budget)?.into());
     Ok(table)
 }
 

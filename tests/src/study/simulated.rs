@@ -1,20 +1,24 @@
-//! What studies in simulation share: their options, workers, claims and reports.
+//! What studies of fleets share, in simulation and with processes: options, claims and reports.
 
 use super::fleet::SceneNode;
 use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use echo_protocol::wire::rate::BytesPerSec;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// How a study in simulation is made.
+/// How a study of fleets is made.
 #[derive(Args, Clone, Debug)]
-pub struct SimulatedStudy {
-    /// In virtual time, with the paper's constants.
-    #[arg(long, required = true)]
+pub struct FleetStudy {
+    /// In virtual time with the paper's constants, instead of with real processes whose pace the lab sets.
+    #[arg(long)]
     pub simulated: bool,
-    /// Runs of each setting, each with other order times.
+    /// With real processes: updates over which each figure is taken, of some second each.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = RangedU64ValueParser::<usize>::new().range(8..=1_000))]
+    pub updates: usize,
+    /// In simulation: runs of each setting, each with other order times.
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
     /// Where the picture goes.
@@ -50,6 +54,25 @@ pub(super) fn mean(figures: impl Iterator<Item = f64>) -> f64 {
 
 /// Says what holds, and passes when all does.
 pub(super) fn report(study: &str, rows: Vec<Value>, claims: Vec<Claim>, console: &Console) -> CommandReport {
+    judged((study, true), rows, claims, console)
+}
+
+/// The same of a study with real processes.
+pub(super) fn of_processes(
+    study: &str,
+    rows: Vec<Value>,
+    claims: Vec<Claim>,
+    console: &Console,
+) -> CommandReport {
+    judged((study, false), rows, claims, console)
+}
+
+fn judged(
+    (study, is_simulated): (&str, bool),
+    rows: Vec<Value>,
+    claims: Vec<Claim>,
+    console: &Console,
+) -> CommandReport {
     for (claim, holds, figures) in &claims {
         console.say(format!("{} {claim} {figures}", if *holds { "holds " } else { "FAILED" }));
     }
@@ -58,7 +81,6 @@ pub(super) fn report(study: &str, rows: Vec<Value>, claims: Vec<Claim>, console:
         .into_iter()
         .map(|(claim, holds, figures)| json!({"claim": claim, "holds": holds, "figures": figures}))
         .collect();
-    let json =
-        json!({"passed": passed, "study": study, "simulated": true, "results": rows, "claims": claims});
+    let json = json!({"passed": passed, "study": study, "simulated": is_simulated, "results": rows, "claims": claims});
     CommandReport { passed, json }
 }

@@ -1,7 +1,7 @@
 //! Figure 3c of ECHO-2 in simulation: the bubble against the number of workers, for several S.
 
 use super::fleet::{self, End, Scene, SceneNode, Spread};
-use super::simulated::{SimulatedStudy, claim, mean, picture, report, worker};
+use super::simulated::{FleetStudy, claim, mean, picture, report, worker};
 use super::simulated_chart::{Axis, Line, Marker, draw};
 use super::worker_pool;
 use crate::output::console::{CommandReport, Console};
@@ -43,7 +43,7 @@ pub(super) fn required(budget: u64, train_s: f64) -> anyhow::Result<f64> {
 ///
 /// # Errors
 /// When a rule of the simulation is broken, or the picture cannot be drawn.
-pub fn run(study: &SimulatedStudy, console: &Console) -> anyhow::Result<CommandReport> {
+pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandReport> {
     let (workload, rate) = (fleet::workload()?, worker_rate()?);
     let jobs: Vec<(usize, usize, u64)> = (0..BUDGETS.len())
         .flat_map(|at| {

@@ -2,7 +2,7 @@
 //! workers.
 
 use super::fleet::{self, Change, ChangeKind, Course, End, Scene, Spread};
-use super::simulated::{SimulatedStudy, claim, mean, report, worker};
+use super::simulated::{FleetStudy, claim, mean, report, worker};
 use super::simulated_capacity::{BATCH, BROADCAST_S};
 use super::worker_pool;
 use crate::output::console::{CommandReport, Console};
@@ -61,7 +61,7 @@ struct Cost {
 ///
 /// # Errors
 /// When a rule of the simulation is broken.
-pub fn run(study: &SimulatedStudy, console: &Console) -> anyhow::Result<CommandReport> {
+pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandReport> {
     let workload = fleet::workload()?;
     let mut rows = Vec::new();
     let (mut with_spare, mut recoveries) = (Vec::new(), Vec::new());

@@ -14,6 +14,13 @@ pub(super) const BROADCASTS: usize = 5;
 /// Publications whose arrival is still timed.
 const MAX_OPEN: usize = 8;
 
+/// Weight of the newest batch in the smoothed share of what is filtered out.
+const FILTER_WEIGHT: f64 = 0.2;
+/// By so much more is aimed at for each long wait of the learner, and at most how much in all.
+const SHORT: (f64, f64) = (1.1, 2.0);
+/// What is left of that after each update.
+const SHORT_KEPT: f64 = 0.98;
+
 /// A publication on its way.
 #[derive(Clone, Copy, Debug)]
 struct Broadcast {
@@ -23,12 +30,27 @@ struct Broadcast {
     missing: usize,
 }
 
-/// The median durations of updates and broadcasts, in seconds.
-#[derive(Clone, Debug, Default)]
+/// The median durations of updates and broadcasts, in seconds, and what was seen not to be enough.
+#[derive(Clone, Debug)]
 pub(super) struct Demand {
     updates: VecDeque<f64>,
     broadcasts: VecDeque<f64>,
     open: VecDeque<Broadcast>,
+    /// Since when the learner waits for a batch.
+    waits: Option<UnixMillis>,
+    /// In times of μ_target.
+    short: f64,
+    /// Groups that were filtered out since the run began, at the last batch.
+    filtered: Option<u64>,
+    /// Groups that are accepted for each that is trained on, smoothed.
+    of_a_trained_one: f64,
+}
+
+impl Default for Demand {
+    fn default() -> Self {
+        let (updates, broadcasts, open) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Self { updates, broadcasts, open, waits: None, short: 1.0, filtered: None, of_a_trained_one: 1.0 }
+    }
 }
 
 impl Demand {
@@ -41,6 +63,41 @@ impl Demand {
     /// An update took so many seconds.
     pub(super) fn updated(&mut self, seconds: f64) {
         push(&mut self.updates, seconds, UPDATES);
+        self.short = 1.0 + SHORT_KEPT * (self.short - 1.0);
+    }
+
+    /// The learner waits for a batch.
+    pub(super) fn waits(&mut self, now: UnixMillis) {
+        self.waits.get_or_insert(now);
+    }
+
+    /// The batch of `groups` is there; so many were filtered out since the run began.
+    pub(super) fn goes_on(&mut self, filtered: u64, groups: u64) {
+        self.waits = None;
+        if let Some(before) = self.filtered.replace(filtered) {
+            let of_a_trained_one = 1.0 + filtered.saturating_sub(before) as f64 / groups.max(1) as f64;
+            self.of_a_trained_one += FILTER_WEIGHT * (of_a_trained_one - self.of_a_trained_one);
+        }
+    }
+
+    /// Whether the learner has waited for so long. The next such wait begins now then, and more is aimed at.
+    pub(super) fn has_starved(&mut self, now: UnixMillis, ms: u64) -> bool {
+        let has_starved = self.waits.is_some_and(|since| now.since(since) >= ms);
+        if has_starved {
+            self.waits = Some(now);
+            self.short = (self.short * SHORT.0).min(SHORT.1);
+        }
+        has_starved
+    }
+
+    /// What is aimed at, in times of γ μ_min.
+    pub(super) fn short(&self) -> f64 {
+        self.short
+    }
+
+    /// Groups that are accepted for each that is trained on.
+    pub(super) fn of_a_trained_one(&self) -> f64 {
+        self.of_a_trained_one
     }
 
     /// A version goes out to `active` nodes, and is spread when the share 1/γ of them has it.
@@ -137,6 +194,35 @@ mod tests {
         assert_eq!(demand.kept().1, [2.0, 4.0, 3.0]);
         demand.published(UnixMillis(9_000), v(9), 0, 1.1);
         assert!(demand.open.is_empty());
+    }
+
+    #[test]
+    fn what_is_filtered_out_is_asked_for_as_well_and_long_waits_ask_for_more() {
+        let mut demand = Demand::default();
+        assert_eq!((demand.of_a_trained_one(), demand.short()), (1.0, 1.0));
+        // What an earlier process counted says nothing.
+        demand.goes_on(500, 8);
+        assert_eq!(demand.of_a_trained_one(), 1.0);
+        for batch in 1..=40 {
+            demand.goes_on(500 + 12 * batch, 8);
+        }
+        assert!((demand.of_a_trained_one() - 2.5).abs() < 1e-3, "{}", demand.of_a_trained_one());
+
+        assert!(!demand.has_starved(UnixMillis(99_000), 10_000), "it does not wait");
+        demand.waits(UnixMillis(100_000));
+        demand.waits(UnixMillis(109_000));
+        assert!(!demand.has_starved(UnixMillis(109_999), 10_000));
+        assert!(demand.has_starved(UnixMillis(110_000), 10_000));
+        assert!(!demand.has_starved(UnixMillis(111_000), 10_000), "once for each such wait");
+        assert!((demand.short() - 1.1).abs() < 1e-9);
+        for wait in 0..20 {
+            demand.has_starved(UnixMillis(200_000 + 10_000 * wait), 10_000);
+        }
+        assert_eq!(demand.short(), 2.0);
+        demand.goes_on(1_000, 8);
+        assert!(!demand.has_starved(UnixMillis(900_000), 10_000));
+        (0..300).for_each(|_| demand.updated(1.0));
+        assert!(demand.short() < 1.01, "what was short long ago says nothing");
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub struct CapacityReport {
     pub pool: f64,
     /// μ_min: rollouts a second that the learner needs.
     pub required: Option<f64>,
-    /// μ_target = γ μ_min.
+    /// μ_target = γ μ_min; more after the learner has waited for long.
     pub target: Option<f64>,
     /// T_train: median seconds of an update.
     pub train_s: Option<f64>,

@@ -11,7 +11,7 @@
 //!
 //! Besides, some nodes are kept on standby.
 
-use super::{Activation, Capacity, NodeRole, SMALL_FLEET, Worker};
+use super::{Activation, Capacity, NodeRole, REST_MIN, SMALL_FLEET, Worker};
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use std::cmp::Ordering;
@@ -26,6 +26,9 @@ const RELEASE_AFTER_MS: u64 = 30_000;
 pub(super) const PERIOD_MS: u64 = 60_000;
 /// By so much of the target the pool has to exceed it after a release.
 const MARGIN: f64 = 0.1;
+/// A fleet is small again when this share of [`SMALL_FLEET`], one in so many, is missing: where a few come and
+/// go, everybody would begin and rest in turn.
+const FEWER: usize = 4;
 /// Of the active nodes one in so many is activated or released at once, where no fault is to be mended.
 const AT_ONCE: usize = 10;
 /// Of the active nodes one in so many is kept on standby, and at least one.
@@ -50,6 +53,8 @@ struct Candidate {
     /// μ in rollouts a second.
     rate: f64,
     role: NodeRole,
+    /// Whether it does not ask yet.
+    sleeps: bool,
     is_settled: bool,
 }
 
@@ -72,15 +77,23 @@ impl Capacity {
     /// Decides who works.
     pub(super) fn decide(&mut self, now: UnixMillis) {
         let fault = std::mem::take(&mut self.fault);
-        let Some(target) = self.target().filter(|_| self.governs()) else {
+        self.governs = self.governs();
+        let Some(target) = self.target().filter(|_| self.governs) else {
             // Whoever is told to work works: nothing is known that speaks against it.
-            self.workers.values_mut().for_each(|worker| worker.role = NodeRole::Active);
+            for worker in self.workers.values_mut().filter(|worker| worker.role != NodeRole::Active) {
+                (worker.role, worker.changed) = (NodeRole::Active, Some(now));
+            }
             self.deviations = Deviations::default();
             self.note(None);
             return;
         };
         self.look_at_rates();
-        let pool = self.pool();
+        let (pool, starving_ms) = (self.pool(), self.at_least_an_update(SUSTAINED_MS));
+        if pool >= target {
+            // A learner that waits all the same gets less than was measured: more is aimed at then.
+            self.demand.has_starved(now, starving_ms);
+        }
+        let target = self.target().unwrap_or(target);
         if pool < target {
             self.deviations.too_much = None;
             let since = *self.deviations.too_little.get_or_insert(now);
@@ -108,8 +121,9 @@ impl Capacity {
     /// Whether there is anything to choose.
     fn governs(&self) -> bool {
         let present = || self.workers.values().filter(|worker| worker.available);
+        let enough = if self.governs { SMALL_FLEET - SMALL_FLEET / FEWER } else { SMALL_FLEET };
         self.config.activation == Activation::Cheapest
-            && (present().any(|worker| worker.price > 0.0) || present().count() >= SMALL_FLEET)
+            && (present().any(|worker| worker.price > 0.0) || present().count() >= enough)
     }
 
     /// A newcomer works unless there is enough without it.
@@ -128,7 +142,10 @@ impl Capacity {
 
     /// The median rate of nodes whose work has come in.
     fn look_at_rates(&mut self) {
-        let measured = self.workers.values().filter(|worker| worker.rate.is_measured());
+        let measured = self
+            .workers
+            .values()
+            .filter(|worker| worker.rate.is_measured() && !worker.too_slow && !worker.is_idle);
         let mut rates: Vec<f64> = measured.filter_map(|worker| worker.rate.per_s(0.0)).collect();
         let middle = rates.len() / 2;
         if !rates.is_empty() {
@@ -136,17 +153,25 @@ impl Capacity {
         }
     }
 
-    /// Activates the cheapest that do not work, until they bring `missing` rollouts a second.
+    /// Activates the cheapest that do not work, until they bring `missing` rollouts a second. After a fault those
+    /// that ask already; what is active and sleeps has been counted on otherwise.
     fn activate(&mut self, now: UnixMillis, missing: f64, fault: bool) {
         let mut idle = self.candidates(now, |worker| worker.role != NodeRole::Active);
         idle.retain(|candidate| fault || candidate.is_settled);
         if fault {
-            // Who is on standby has the policy.
-            idle.sort_by_key(|candidate| candidate.role);
+            // Who is on standby has the policy, and begins within seconds unless it was just woken.
+            idle.sort_by_key(|candidate| (candidate.sleeps, candidate.role));
         }
+        let on_its_way: f64 = self
+            .workers
+            .values()
+            .filter(|worker| worker.available && worker.role == NodeRole::Active && worker.sleeps)
+            .map(|worker| self.rate(worker))
+            .sum();
         let mut brought = 0.0;
         for candidate in idle {
-            if brought >= missing {
+            let counted_on = if fault && !candidate.sleeps { 0.0 } else { on_its_way };
+            if brought + counted_on >= missing {
                 break;
             }
             brought += candidate.rate;
@@ -167,15 +192,15 @@ impl Capacity {
             return;
         }
         self.deviations.too_much = Some(now);
-        let (mut left, mut active) = (pool, self.candidates(now, |worker| worker.works()));
-        let most = at_once(active.len());
+        let (mut left, mut active) = (pool, self.candidates(now, Worker::works));
+        let (most, mut standby_room) = (at_once(active.len()), self.standby_room());
         active.reverse();
         for candidate in active.into_iter().filter(|candidate| candidate.is_settled).take(most) {
             if left - candidate.rate < enough {
                 break;
             }
             left -= candidate.rate;
-            self.set(now, &candidate.node, self.role_of_released());
+            self.release(now, &candidate, &mut standby_room);
         }
     }
 
@@ -210,7 +235,7 @@ impl Capacity {
         let missing: Vec<PublicKey> =
             prefix.iter().filter(|c| !works(c) && c.is_settled).map(|c| c.node).take(most).collect();
         if missing.is_empty() {
-            let (mut cost, mut left) = (cost, self.pool());
+            let (mut cost, mut left, mut standby_room) = (cost, self.pool(), self.standby_room());
             let dear: Vec<Candidate> =
                 outside.iter().rev().filter(|c| works(c) && c.is_settled).take(most).copied().collect();
             for candidate in dear {
@@ -218,7 +243,7 @@ impl Capacity {
                     break;
                 }
                 (cost, left) = (cost - candidate.price, left - candidate.rate);
-                self.set(now, &candidate.node, self.role_of_released());
+                self.release(now, &candidate, &mut standby_room);
             }
         } else {
             missing.iter().for_each(|node| self.set(now, node, NodeRole::Active));
@@ -229,13 +254,16 @@ impl Capacity {
     fn keep_standby(&mut self, now: UnixMillis) {
         let (wanted, there) = (self.wanted_standby(), self.count(NodeRole::Standby));
         if there < wanted {
-            let resting = self.candidates(now, |worker| worker.role == NodeRole::Resting);
+            let mut resting = self.candidates(now, |worker| worker.role == NodeRole::Resting);
+            // Who still asks begins at once.
+            resting.sort_by_key(|candidate| candidate.sleeps);
             let chosen = resting.into_iter().filter(|candidate| candidate.is_settled).take(wanted - there);
             for candidate in chosen {
                 self.set(now, &candidate.node, NodeRole::Standby);
             }
         } else if there > 2 * wanted {
-            let standby = self.candidates(now, |worker| worker.role == NodeRole::Standby);
+            let mut standby = self.candidates(now, |worker| worker.role == NodeRole::Standby);
+            standby.sort_by_key(|candidate| candidate.sleeps);
             let chosen = standby.into_iter().rev().filter(|candidate| candidate.is_settled);
             for candidate in chosen.take(there - wanted) {
                 self.set(now, &candidate.node, NodeRole::Resting);
@@ -247,11 +275,19 @@ impl Capacity {
         self.count(NodeRole::Active).div_ceil(ACTIVE_A_STANDBY).max(1)
     }
 
-    fn role_of_released(&self) -> NodeRole {
-        match self.count(NodeRole::Standby) < self.wanted_standby() {
-            true => NodeRole::Standby,
-            false => NodeRole::Resting,
-        }
+    /// How many more nodes on standby are wanted that begin within seconds.
+    fn standby_room(&self) -> usize {
+        let begins =
+            |worker: &&Worker| worker.available && worker.role == NodeRole::Standby && !worker.sleeps;
+        self.wanted_standby().saturating_sub(self.workers.values().filter(begins).count())
+    }
+
+    fn release(&mut self, now: UnixMillis, candidate: &Candidate, standby_room: &mut usize) {
+        // Who brings nothing is of no help after a fault.
+        let stands_by = *standby_room > 0 && candidate.rate > 0.0;
+        *standby_room -= usize::from(stands_by);
+        let role = if stands_by { NodeRole::Standby } else { NodeRole::Resting };
+        self.set(now, &candidate.node, role);
     }
 
     fn count(&self, role: NodeRole) -> usize {
@@ -268,6 +304,7 @@ impl Capacity {
                 price: worker.price,
                 rate: self.rate(worker),
                 role: worker.role,
+                sleeps: worker.sleeps,
                 is_settled: worker.changed.is_none_or(|at| now.since(at) >= period_ms),
             })
             .collect();
@@ -277,6 +314,10 @@ impl Capacity {
 
     fn set(&mut self, now: UnixMillis, node: &PublicKey, role: NodeRole) {
         if let Some(worker) = self.workers.get_mut(node) {
+            if worker.sleeps {
+                // It asks when its rest is over, and not before.
+                worker.asked = now.plus(60_000 * u64::from(REST_MIN));
+            }
             (worker.role, worker.changed) = (role, Some(now));
         }
     }

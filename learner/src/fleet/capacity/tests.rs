@@ -1,5 +1,6 @@
 use super::selection::PERIOD_MS;
 use super::*;
+use echo_protocol::wire::rng::Draws;
 
 /// What an update takes, and R: with T_bcast = 1 s and κ = 2, μ_min is 2·32 / (2·10 - 1).
 const TRAIN_S: f64 = 10.0;
@@ -13,6 +14,15 @@ struct Town {
     nodes: BTreeMap<PublicKey, (f64, Offer)>,
     owed: BTreeMap<PublicKey, f64>,
     silent: Vec<PublicKey>,
+    /// Those that get no orders because they are too slow.
+    slow: Vec<PublicKey>,
+    /// Those that their owners have paused.
+    paused: Vec<PublicKey>,
+    /// Whether nodes that are told to rest ask again after ten minutes only.
+    with_sleep: bool,
+    asleep_until: BTreeMap<PublicKey, u64>,
+    /// Whether the learner waits for its batch all the time.
+    starves: bool,
     changes: BTreeMap<PublicKey, Vec<u64>>,
     roles: BTreeMap<PublicKey, NodeRole>,
 }
@@ -45,6 +55,11 @@ impl Town {
             nodes,
             owed: BTreeMap::new(),
             silent: Vec::new(),
+            slow: Vec::new(),
+            paused: Vec::new(),
+            with_sleep: false,
+            asleep_until: BTreeMap::new(),
+            starves: false,
             changes: BTreeMap::new(),
             roles: BTreeMap::new(),
         };
@@ -58,9 +73,16 @@ impl Town {
     fn beat(&mut self, installed: Option<PolicyVersion>) {
         let now = UnixMillis(self.now);
         for (node, (rate, offer)) in self.nodes.iter().filter(|(node, _)| !self.silent.contains(node)) {
-            let has_work = self.capacity.role(node) == NodeRole::Active;
-            let beat = Beat { installed, declared: *rate, has_work, offer: offer.clone() };
+            let is_awake = !self.with_sleep || self.asleep_until.get(node).is_none_or(|at| *at <= self.now);
+            let too_slow = self.slow.contains(node);
+            let generates = is_awake && !too_slow && !self.paused.contains(node);
+            let has_work = self.capacity.role(node) == NodeRole::Active && generates;
+            let beat = Beat { installed, declared: *rate, has_work, too_slow, offer: offer.clone() };
             self.capacity.heard(now, *node, beat);
+            let asks = is_awake && !self.paused.contains(node);
+            if asks && self.capacity.asks(now, node) == NodeRole::Resting && self.with_sleep {
+                self.asleep_until.insert(*node, self.now + 600_000);
+            }
             if has_work {
                 let owed = self.owed.entry(*node).or_default();
                 *owed += rate;
@@ -80,6 +102,9 @@ impl Town {
             self.beat(Some(PolicyVersion(0)));
             if self.now.is_multiple_of(10_000) {
                 self.capacity.updated(UnixMillis(self.now), TRAIN_S);
+            }
+            if self.starves {
+                self.capacity.waits(UnixMillis(self.now));
             }
             self.capacity.tick(UnixMillis(self.now));
             for node in self.nodes.keys() {
@@ -229,4 +254,145 @@ fn what_is_missing_is_wanted_of_the_cheapest_class() {
     // 3.7 - 1.3 rollouts a second are five more of 0.5.
     assert_eq!(request.nodes["rtx5090"], ClassCount { present: 1, wanted: 6 });
     assert_eq!(request.nodes["a100"], ClassCount { present: 1, wanted: 1 });
+}
+
+#[test]
+fn slow_volunteers_do_not_take_the_place_of_those_who_bring_something() {
+    // Forty volunteers who would be enough by their rates, and whose orders would all come too late.
+    let fast = (0..12).map(|n| (n, 0.5, 0.35));
+    let mut town = Town::new(Activation::Cheapest, fast.chain((100..140).map(|n| (n, 0.2, 0.0))));
+    town.slow = (100..140).map(key).collect();
+    town.pass(1_800);
+    let active = town.of_role(NodeRole::Active).into_iter().filter(|n| *n < 100).count();
+    assert!(active >= 8, "{active} of eight that are needed");
+    let standby = town.of_role(NodeRole::Standby);
+    assert!(standby.iter().all(|n| *n < 100), "{standby:?}");
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap() && report.pool <= 6.0, "{report:?}");
+}
+
+/// What the cheapest nodes cost that bring `target`, and what those cost that work, in dollars an hour; with the
+/// dearest of these.
+fn costs(town: &Town, target: f64) -> (f64, f64, f64) {
+    let price = |offer: &Offer| offer.micro_usd_per_hour.map_or(0.0, |micro| micro as f64 / 1e6);
+    let mut all: Vec<(f64, f64)> = town.nodes.values().map(|(rate, offer)| (price(offer), *rate)).collect();
+    all.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
+    let (mut prefix, mut brought) = (0.0, 0.0);
+    for (price, rate) in all {
+        if brought >= target {
+            break;
+        }
+        (prefix, brought) = (prefix + price, brought + rate);
+    }
+    let active = town.of_role(NodeRole::Active);
+    let prices: Vec<f64> = active.iter().map(|n| price(&town.nodes[&key(*n)].1)).collect();
+    (prefix, prices.iter().sum(), prices.iter().copied().fold(0.0, f64::max))
+}
+
+#[test]
+fn drawn_fleets_settle_at_the_cheapest_nodes_and_do_not_flap() {
+    for seed in 0..8 {
+        let mut draws = Draws::new([seed; 32]);
+        let mut below = |count: u64| draws.next_u64() % count;
+        let nodes: Vec<(u8, f64, f64)> = (0..(20 + below(20)) as u8)
+            .map(|n| {
+                let price = [0.0, 0.2, 0.35, 3.06][below(4) as usize];
+                (n, (1 + below(8)) as f64 / 4.0, price)
+            })
+            .collect();
+        let mut town = Town::new(Activation::Cheapest, nodes);
+        town.pass(2_400);
+        town.changes.clear();
+        town.pass(600);
+        let report = town.capacity.report();
+        assert!(report.pool >= 0.95 * report.target.unwrap(), "seed {seed}: {report:?}");
+        // What is measured of a node wavers by some percent.
+        let (prefix, cost, dearest) = costs(&town, 1.1 * report.target.unwrap());
+        assert!(cost <= prefix + dearest + 1e-9, "seed {seed}: {cost} for {prefix} and {dearest}");
+        for times in town.changes.values() {
+            assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= PERIOD_MS), "seed {seed}: {times:?}");
+        }
+        let changed: usize = town.changes.values().map(Vec::len).sum();
+        assert!(changed <= town.nodes.len() / 4, "seed {seed}: {changed} changes in ten minutes");
+    }
+}
+
+#[test]
+fn who_was_told_to_rest_counts_when_it_asks_again_and_standby_nodes_are_awake() {
+    let mut town = Town::new(Activation::Cheapest, (0..40).map(|n| (n, 0.5, 0.0)));
+    town.with_sleep = true;
+    town.pass(1_200);
+    let awake = |town: &Town, n: u8| town.asleep_until.get(&key(n)).is_none_or(|at| *at <= town.now);
+    let standby = town.of_role(NodeRole::Standby);
+    assert!(standby.iter().any(|n| awake(&town, *n)), "{standby:?} at {}", town.now);
+    // All that work vanish at once: who sleeps is chosen, and counts as soon as it asks.
+    for n in town.of_role(NodeRole::Active) {
+        town.capacity.gone(&key(n));
+        town.nodes.remove(&key(n));
+    }
+    town.pass(2);
+    let working = town.of_role(NodeRole::Active).into_iter().filter(|n| awake(&town, *n)).count();
+    assert!(working >= 1 && town.capacity.pool() <= 0.5 * working as f64 + 0.3, "{}", town.capacity.pool());
+    let chosen = town.of_role(NodeRole::Active).len();
+    assert!((8..=12).contains(&chosen), "{chosen}");
+    town.pass(60);
+    assert!(town.of_role(NodeRole::Active).len() <= chosen + 2, "who is on its way is counted on");
+    town.pass(600);
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap(), "{report:?}");
+}
+
+#[test]
+fn a_learner_that_waits_although_the_pool_seems_enough_has_more_nodes_work() {
+    let mut town = Town::new(Activation::Cheapest, (0..40).map(|n| (n, 0.5, 0.0)));
+    town.pass(1_200);
+    let (before, target) = (town.of_role(NodeRole::Active).len(), town.capacity.target().unwrap());
+    town.starves = true;
+    town.pass(180);
+    let during = town.of_role(NodeRole::Active).len();
+    assert!(during >= before + 2, "{before} and {during}");
+    // Batches come again: what was added is let go again, a few at once.
+    town.starves = false;
+    town.capacity.goes_on(0, 8);
+    town.pass(3_600);
+    assert!(town.capacity.target().unwrap() < 1.02 * target);
+    assert!(town.of_role(NodeRole::Active).len() <= before + 1);
+}
+
+#[test]
+fn a_fleet_whose_size_is_that_of_a_small_one_does_not_flap() {
+    let mut town = Town::new(Activation::Cheapest, (0..16).map(|n| (n, 1.0, 0.0)));
+    town.pass(900);
+    let active = town.of_role(NodeRole::Active).len();
+    assert!(active < 8, "{active}");
+    // One that rests comes and goes: the fleet has fifteen nodes, and sixteen again.
+    let last = *town.of_role(NodeRole::Resting).last().unwrap();
+    let offered = town.nodes[&key(last)].clone();
+    for _ in 0..10 {
+        town.capacity.gone(&key(last));
+        town.nodes.remove(&key(last));
+        town.pass(30);
+        assert!(town.of_role(NodeRole::Active).len() <= active + 1);
+        town.nodes.insert(key(last), offered.clone());
+        town.pass(30);
+    }
+}
+
+#[test]
+fn who_asks_for_nothing_brings_nothing_and_is_missed() {
+    let mut town = Town::new(Activation::Cheapest, (0..30).map(|n| (n, 0.5, 0.0)));
+    town.pass(1_200);
+    // The owners of all that work pause them; their heartbeats go on.
+    town.paused = town.of_role(NodeRole::Active).into_iter().map(key).collect();
+    town.pass(120);
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap(), "{report:?}");
+    let working =
+        town.of_role(NodeRole::Active).into_iter().filter(|n| !town.paused.contains(&key(*n))).count();
+    assert!(working >= 7, "{working} of eight");
+    // Who comes back is taken again as any other.
+    town.paused.clear();
+    town.pass(600);
+    let report = town.capacity.report();
+    assert!(report.pool >= report.target.unwrap() && report.active <= 12, "{report:?}");
 }

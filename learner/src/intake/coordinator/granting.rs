@@ -184,6 +184,11 @@ impl Coordinator {
         }
     }
 
+    /// Whether a node gets no orders for now because none would come back in time.
+    pub fn refuses(&self, node: &PublicKey) -> bool {
+        self.work_ahead.as_ref().is_some_and(|work_ahead| work_ahead.refuses(node))
+    }
+
     /// How far work runs ahead; `None` where η says it.
     pub fn work_ahead(&self) -> Option<WorkAheadReport> {
         let report =

@@ -11,6 +11,8 @@ use echo_protocol::work::order::OrderCounter;
 pub(super) const FIRST_ORDERS: u64 = 2;
 /// Weight of the newest order in the smoothed numbers.
 const WEIGHT: f64 = 0.25;
+/// The same for an order that a node was given to try: what made it slow may be over.
+const WEIGHT_OF_TRIAL: f64 = 0.75;
 /// A node's stock may take this share of the time that its orders have. The rest is for the slower ones.
 const STOCK_SHARE: f64 = 0.5;
 
@@ -92,6 +94,11 @@ impl NodePace {
         Some(self.refused.get_or_insert_with(text).clone())
     }
 
+    /// Whether it was found to be too slow when it asked last, and no order has come back since.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
     /// Whether a node that is too slow may try one order now: it holds none, and the last is so many order
     /// times ago. Notes that it does.
     pub(super) fn may_try(&mut self, now: UnixMillis, order_times: f64) -> bool {
@@ -119,8 +126,9 @@ impl NodePace {
     pub(super) fn came_back(&mut self, now: UnixMillis, counter: OrderCounter) -> Option<PolicyVersion> {
         let held = self.out.len();
         let order = self.out.remove(&counter)?;
-        self.measure(now.since(order.since), held);
-        (self.tried, self.refused) = (now, None);
+        let is_trial = self.refused.take().is_some() && held == 1;
+        self.measure(now.since(order.since), held, if is_trial { WEIGHT_OF_TRIAL } else { WEIGHT });
+        self.tried = now;
         Some(order.version)
     }
 
@@ -128,7 +136,7 @@ impl NodePace {
     pub(super) fn waited_for(&mut self, now: UnixMillis, counter: OrderCounter) {
         let held = self.out.len();
         if let Some(age_ms) = self.age_ms(now, counter) {
-            self.measure(age_ms, held);
+            self.measure(age_ms, held, WEIGHT);
         }
     }
 
@@ -161,13 +169,13 @@ impl NodePace {
         over.map(|(counter, order)| (order.version, counter)).collect()
     }
 
-    fn measure(&mut self, order_ms: u64, held: usize) {
+    fn measure(&mut self, order_ms: u64, held: usize, weight: f64) {
         let (order_ms, held) = (order_ms as f64, held as f64);
         match &mut self.order_ms {
             None => (self.order_ms, self.held) = (Some(order_ms), held),
             Some(before) => {
-                *before += WEIGHT * (order_ms - *before);
-                self.held += WEIGHT * (held - self.held);
+                *before += weight * (order_ms - *before);
+                self.held += weight * (held - self.held);
             }
         }
     }

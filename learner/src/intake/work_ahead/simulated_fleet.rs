@@ -202,6 +202,10 @@ impl Fleet {
         (self.is_training, self.unformed) = (true, self.current + 1);
         self.work_ahead.formed(now, self.ready.len() as u64);
         self.after(UPDATE_MS, Event::Trained);
+        if self.scene.admission.is_some() {
+            // Under η, what is late stays out until it is back.
+            return;
+        }
         let position = self.position();
         for (_, order) in self.work_ahead.late(now, &position) {
             if self.out.remove(&order.0).is_some() {

@@ -131,7 +131,7 @@ pub const METRICS: &[Metric] = &[
     metric("/t_bcast_ms/1", ("fleet", "t_bcast_p95_milliseconds"), Number, "ms", "95th percentile of that time"),
     metric("/capacity/pool", ("capacity", "pool_rollouts_per_second"), Number, "rollouts/s", "that active nodes bring: μ_pool"),
     metric("/capacity/required", ("capacity", "required_rollouts_per_second"), Number, "rollouts/s", "that keep the learner from waiting: μ_min(κ); none before five updates and a broadcast, and where no rate is enough"),
-    metric("/capacity/target", ("capacity", "target_rollouts_per_second"), Number, "rollouts/s", "that are aimed at: γ μ_min"),
+    metric("/capacity/target", ("capacity", "target_rollouts_per_second"), Number, "rollouts/s", "that are aimed at: γ μ_min, more after long waits"),
     metric("/capacity/train_s", ("capacity", "t_train_seconds"), Number, "s", "of an update, median of the last 50: T_train"),
     metric("/capacity/broadcast_s", ("capacity", "t_bcast_seconds"), Number, "s", "until the share 1/γ of active nodes has a publication, median of the last five: T_bcast"),
     metric("/capacity/active", ("capacity", "active_nodes"), Number, "nodes", "that get orders"),
