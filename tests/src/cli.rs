@@ -70,6 +70,8 @@ Examples:
   cargo lab study work-ahead --json               how long a learner waits for nodes, by the rule that leases orders
   cargo lab study slow-volunteers --json          what volunteers that are twenty times slower cost a run
   cargo lab study capacity --simulated --json     how many workers keep a learner busy, by S, with the paper's constants
+  cargo lab study ablation --simulated --json     what a step costs without peers, and without regard to prices
+  cargo lab study cost --json                     prices times hours, against the paper's totals
   cargo lab bench centre --hosts 100,300,1000     processor time and memory of a learner by the number of hosts
   cargo lab bench train --peer torch --json       a training step against PyTorch's
   cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification

@@ -11,8 +11,9 @@
 //! nodes whose pace the lab sets. `deltas` measures a policy's deltas while it is trained, and `precision`
 //! compares forms in which a policy can be published.
 //!
-//! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`] and [`simulated_faults`] stand on
-//! it, and take the constants of ECHO-2; [`broadcast_scale`] needs no more than the rates of links.
+//! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`], [`simulated_faults`] and
+//! [`simulated_ablation`] stand on it, and take the constants of ECHO-2; [`broadcast_scale`] needs no more than the
+//! rates of links, and [`cost`] no more than prices and hours.
 //!
 //! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!
@@ -27,6 +28,7 @@ mod arm;
 pub mod audit;
 pub mod broadcast_scale;
 mod chart;
+pub mod cost;
 mod course;
 mod delay;
 pub mod deltas;
@@ -37,6 +39,7 @@ mod plans;
 pub mod precision;
 mod report;
 pub mod simulated;
+pub mod simulated_ablation;
 pub mod simulated_capacity;
 mod simulated_chart;
 pub mod simulated_faults;
