@@ -2,11 +2,11 @@
 
 use anyhow::Context as _;
 use echo_protocol::wire::rate::BytesPerSec;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// A fleet file, as read. What is left out comes from the run file, from a measurement, or from a default.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct FleetFile {
     /// T_train: seconds of an update.
@@ -30,7 +30,7 @@ pub(super) struct FleetFile {
 }
 
 /// `[[class]]`: nodes of one kind.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FleetClass {
     /// Its name; under that of `[fleet] prices`, it has that price.
@@ -149,5 +149,22 @@ mod tests {
             assert!(wrong.contains(part), "{part}: {wrong}");
         }
         assert!(read("traain_s = 1.0").unwrap_err().contains("traain_s"));
+    }
+
+    /// The page that describes the file.
+    const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/fleet-file.md"));
+
+    #[test]
+    fn the_page_has_every_key_and_its_example_is_read() {
+        let example = PAGE.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let file: FleetFile = toml::from_str(example).unwrap();
+        assert_eq!((file.problems(), file.classes.len()), (Vec::new(), 2));
+        let keys = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().filter(|key| *key != "class").cloned().collect()
+        };
+        let json = serde_json::to_value(&file).unwrap();
+        let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let expected = [keys(&json), keys(&json["class"][0])].concat();
+        assert_eq!(rows.map(str::to_owned).collect::<Vec<_>>(), expected);
     }
 }
