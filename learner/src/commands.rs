@@ -14,6 +14,7 @@
 //!   prefilter     which rows of a task's file are worth asking
 //!   task_try      what a task asks, and what responses to it earn
 //!   bench         how fast this machine trains
+//!   plan          how many nodes a run takes, and what it costs, by S
 //!   peers         list, ban, pardon
 //!   samples       what the policy wrote
 //!   push          a policy and its card to the Hugging Face Hub
@@ -29,6 +30,7 @@ pub mod evaluate;
 pub mod export;
 pub mod init;
 pub mod peers;
+pub mod plan;
 pub mod prefilter;
 pub mod preflight;
 pub mod publish;

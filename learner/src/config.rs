@@ -157,6 +157,7 @@ impl RunConfig {
         config.task_files().for_each(|path| *path = located(path));
         config.model.path = config.model.path.map(|p| located(&p));
         config.network.peers = config.network.peers.map(|p| base.join(p));
+        config.fleet.resolve(base);
         config.checkpoints.resolve(|path| Ok::<_, OptionError>(base.join(path)))?;
         Ok(config)
     }

@@ -455,6 +455,7 @@ pub(crate) fn run_file(config: &RunConfig) -> Result<String, PrepareError> {
     for (setting, path) in paths {
         *path = path.as_deref().map(|path| kept(setting, path)).transpose()?;
     }
+    config.fleet.resolve(&absolute("[fleet] provision", Path::new("."))?);
     config.checkpoints.resolve(|path| absolute("[checkpoints] store", path))?;
     toml::to_string(&config).map_err(PrepareError::RunFile)
 }

@@ -9,7 +9,7 @@ use echo_learner::commands::cli::{Cli, LearnerCommand};
 use echo_learner::commands::run_file::RunFile;
 use echo_learner::commands::settings::SettingsArgs;
 use echo_learner::commands::{
-    bench, check, evaluate, export, init, prefilter, preflight, publish, push, samples, show, sources,
+    bench, check, evaluate, export, init, plan, prefilter, preflight, publish, push, samples, show, sources,
     task_try, warmup,
 };
 use echo_learner::config::{RunConfig, Setting};
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     match act(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         // The report has said it.
-        Err(error) if error.is::<check::Unsound>() => ExitCode::from(2),
+        Err(error) if error.is::<check::Unsound>() || error.is::<plan::NothingFits>() => ExitCode::from(2),
         Err(error) => {
             note(&format!("echo-learner: {}", with_causes(&*error)));
             ExitCode::FAILURE
@@ -113,6 +113,10 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         LearnerCommand::Bench { config, plan } => {
             listen()?;
             bench::run(&run_file(&config)?, &plan)
+        }
+        LearnerCommand::Plan(plan) => {
+            listen()?;
+            plan::plan(&plan)
         }
         LearnerCommand::Objectives { name, json } => show::objectives(name.as_deref(), json),
         LearnerCommand::Metrics { dir, json } => show::metrics(dir.as_deref(), json),

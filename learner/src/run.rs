@@ -9,6 +9,7 @@
 //!   ├─ network          host, chunk store, source of snapshots
 //!   ├─ shared_state     leases, buffer, fleet, audit; restore_audit: policies of checkpoints
 //!   ├─ server, moderation, rendezvous     from here on nodes are let in
+//!   ├─ provisioning     asks the operator's program for rented nodes
 //!   ├─ evaluations      a thread: sets of rows, answered beside training
 //!   ├─ release          a thread: checkpoint, its copy, publication
 //!   └─ training_loop    a thread: does what the controller says
@@ -22,6 +23,7 @@ pub mod daemon;
 pub mod evaluations;
 pub mod finalize;
 pub mod network;
+pub mod provisioning;
 pub mod release;
 pub(crate) mod rendezvous;
 pub mod restore_audit;

@@ -72,6 +72,8 @@ Examples:
   cargo lab study capacity --simulated --json     how many workers keep a learner busy, by S, with the paper's constants
   cargo lab study capacity --json                 the same with real processes: measured beside predicted
   cargo lab study faults --json                   workers that are killed or slow down, with nodes that stand by
+  cargo lab study ablation --simulated --json     what a step costs without peers, and without regard to prices
+  cargo lab study cost --json                     prices times hours, against the paper's totals
   cargo lab bench centre --hosts 100,300,1000     processor time and memory of a learner by the number of hosts
   cargo lab bench train --peer torch --json       a training step against PyTorch's
   cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification

@@ -11,9 +11,10 @@
 //! for nodes whose pace the lab sets. `deltas` measures a policy's deltas while it is trained, and
 //! `precision` compares forms in which a policy can be published.
 //!
-//! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`] and [`simulated_faults`]
-//! stand on it, and take the constants of ECHO-2. [`broadcast_scale`] needs only the rates of links.
-//! [`paced_capacity`] and [`paced_faults`] measure the same with real processes.
+//! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`], [`simulated_faults`] and
+//! [`simulated_ablation`] stand on it, and take the constants of ECHO-2. [`broadcast_scale`] needs only the
+//! rates of links, and [`cost`] only prices and hours. [`paced_capacity`] and [`paced_faults`] measure the
+//! first two with real processes.
 //!
 //! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!
@@ -28,6 +29,7 @@ mod arm;
 pub mod audit;
 pub mod broadcast_scale;
 mod chart;
+pub mod cost;
 mod course;
 mod delay;
 pub mod deltas;
@@ -40,6 +42,7 @@ mod plans;
 pub mod precision;
 mod report;
 pub mod simulated;
+pub mod simulated_ablation;
 pub mod simulated_capacity;
 mod simulated_chart;
 pub mod simulated_faults;

@@ -54,19 +54,9 @@ pub struct BenchPlan {
 pub fn run(config: &RunConfig, plan: &BenchPlan) -> anyhow::Result<()> {
     let train = &config.train;
     let report = plan.vectors.as_deref().map(|dir| compare(config, dir)).transpose()?;
-    let (model, weights) = start(config, plan.random)?;
-    let mut trainer = Trainer::new(&model, &weights, train)?.publishing(dtype(config.snapshot.dtype))?;
-    drop(weights);
+    let (model, mut trainer) = trainer(config, plan.random)?;
     let batch = sequences(plan, model.vocab_size);
-    let mut seconds = Vec::new();
-    for _ in 0..=plan.steps {
-        let since = Instant::now();
-        trainer.imitate(&batch)?;
-        seconds.push(since.elapsed().as_secs_f64());
-    }
-    seconds.remove(0);
-    seconds.sort_by(f64::total_cmp);
-    let median = seconds[seconds.len() / 2];
+    let median = median_step(&mut trainer, &batch, plan.steps)?;
     let tokens = f64::from(plan.sequences) * f64::from(plan.length);
     let tflops = model.training_flops(&work(&batch)?) / median / 1e12;
     let place = trainer.decoder().device();
@@ -86,6 +76,38 @@ pub fn run(config: &RunConfig, plan: &BenchPlan) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Seconds of a training step of the run file's model with random weights, on so many sequences of so many
+/// tokens: the median of `steps`.
+///
+/// # Errors
+/// When device or model is not there, or memory is short.
+pub(super) fn step_seconds(config: &RunConfig, count: u32, length: u32, steps: u32) -> anyhow::Result<f64> {
+    let (model, mut trainer) = trainer(config, true)?;
+    let plan =
+        BenchPlan { sequences: count, length, steps, random: true, peak: None, vectors: None, json: false };
+    median_step(&mut trainer, &sequences(&plan, model.vocab_size), steps)
+}
+
+fn trainer(config: &RunConfig, random: bool) -> anyhow::Result<(ModelConfig, Trainer)> {
+    let (model, weights) = start(config, random)?;
+    let trainer = Trainer::new(&model, &weights, &config.train)?;
+    Ok((model, trainer.publishing(dtype(config.snapshot.dtype))?))
+}
+
+/// The median of so many steps, after one that is not timed.
+fn median_step(trainer: &mut Trainer, batch: &[Sequence], steps: u32) -> anyhow::Result<f64> {
+    let mut seconds = Vec::new();
+    for step in 0..=steps {
+        let since = Instant::now();
+        trainer.imitate(batch)?;
+        if step > 0 {
+            seconds.push(since.elapsed().as_secs_f64());
+        }
+    }
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().context("no step was timed")
+}
+
 fn table(found: &Value) -> String {
     let known = found.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     known.map(|(key, value)| format!("{key:<20} {value}\n")).collect()
@@ -99,12 +121,20 @@ fn compare(config: &RunConfig, dir: &Path) -> anyhow::Result<VectorReport> {
     Ok(report)
 }
 
-fn start(config: &RunConfig, random: bool) -> anyhow::Result<(ModelConfig, Weights)> {
-    let model = match (&config.model.path, &config.model.tiny) {
+/// The run file's model.
+///
+/// # Errors
+/// When its directory is not there, or none is named.
+pub(super) fn model(config: &RunConfig) -> anyhow::Result<ModelConfig> {
+    Ok(match (&config.model.path, &config.model.tiny) {
         (Some(path), _) => ModelConfig::from_file(&path.join("config.json"))?,
         (None, Some(tiny)) => ModelConfig::tiny_qwen3(tiny.sizes(character_vocabulary(config)?))?,
         (None, None) => anyhow::bail!(crate::config::RunFileError::Model),
-    };
+    })
+}
+
+fn start(config: &RunConfig, random: bool) -> anyhow::Result<(ModelConfig, Weights)> {
+    let model = model(config)?;
     let weights = match &config.model.path {
         Some(path) if !random => Weights::load_dir(path, &model)
             .with_context(|| format!("{}; --random does without weights", path.display()))?,

@@ -6,6 +6,7 @@ use crate::commands::evaluate;
 use crate::commands::export;
 use crate::commands::init;
 use crate::commands::peers;
+use crate::commands::plan;
 use crate::commands::prefilter;
 use crate::commands::publish::RehearsalPlan;
 use crate::commands::push;
@@ -95,6 +96,8 @@ Examples:
                                             only make the supervised starting policy
   echo-learner publish run.toml --policy qwen3 --nodes 8 --json
                                             how long a policy takes to reach a fleet
+  echo-learner plan run.toml --fleet fleet.toml
+                                            for S from 1 to 12: how many nodes it takes, and what it costs
   echo-learner bench --config run.toml      how fast this machine trains the run's model, in how much memory
   echo-learner objectives gepo              the parts of an objective, as a run file may change them
   echo-learner metrics                      what a run's metrics are called, and what they say
@@ -232,6 +235,12 @@ pub enum LearnerCommand {
         #[command(flatten)]
         plan: bench::BenchPlan,
     },
+    /// Work out, for S from 1 to 12, what a run asks of its fleet and what it costs.
+    ///
+    /// For each S: κ, T_bcast, μ_min, the nodes of each class that are enough, the bound on the lag, dollars
+    /// and traffic; then the cheapest S that is safe, or what to change. Ends with code 2 where none is.
+    /// Nothing is founded or written.
+    Plan(plan::FleetPlan),
     /// Show the objectives that a run file may name, or the parts of one of them.
     ///
     /// The parts are printed as a run file writes them: any of them may be changed under [train.objective].
@@ -301,7 +310,7 @@ mod tests {
     #[test]
     fn every_command_takes_its_run_file_in_both_forms() {
         Cli::command().debug_assert();
-        for command in ["check", "run", "warmup", "prefilter", "publish", "bench"] {
+        for command in ["check", "run", "warmup", "prefilter", "publish", "bench", "plan"] {
             let rest: &[&str] = match command {
                 "warmup" | "prefilter" => &["--output", "o"],
                 "publish" => &["--policy", "p"],
@@ -331,6 +340,7 @@ mod tests {
             "prefilter f --output o",
             "publish f --policy p",
             "bench f",
+            "plan f --fleet g --measure",
             "export d --output o",
             "peers list d",
             "peers show d 012345",
@@ -344,7 +354,7 @@ mod tests {
 
     #[test]
     fn settings_are_taken_by_every_command_that_reads_a_run_file() {
-        let commands: [&[&str]; 7] = [
+        let commands: [&[&str]; 8] = [
             &["check", "run.toml"],
             &["run", "--config", "run.toml"],
             &["resume", "runs/sums", "--updates", "9"],
@@ -352,6 +362,7 @@ mod tests {
             &["prefilter", "--config", "run.toml", "--output", "rows.jsonl"],
             &["publish", "run.toml", "--policy", "qwen3"],
             &["bench", "--config", "run.toml"],
+            &["plan", "run.toml"],
         ];
         for command in commands {
             let with = |setting: &str| {

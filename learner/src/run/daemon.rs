@@ -13,6 +13,7 @@ use crate::run::capacity;
 use crate::run::evaluations;
 use crate::run::evaluations::Evaluations;
 use crate::run::finalize;
+use crate::run::provisioning;
 use crate::run::release::{Announce, Releaser, Releases};
 use crate::run::restore_audit::restore_policies;
 use crate::run::training_loop::{Learning, TrainingEnd};
@@ -102,7 +103,12 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Trainin
         TrainingEnd::Finished => {
             // Nodes need not wait for the store.
             shared.end();
-            tokio::join!(tokio::time::sleep(FAREWELL), copy_last(&checkpoints, last, &requested));
+            service.providing.abort();
+            tokio::join!(
+                tokio::time::sleep(FAREWELL),
+                copy_last(&checkpoints, last, &requested),
+                provisioning::release(&shared, &config.fleet.provision),
+            );
         }
         TrainingEnd::Stopped => {
             tracing::info!("stopped; `echo-learner resume {}` goes on", dir.path().display());
@@ -156,6 +162,8 @@ struct Service {
     minding: JoinHandle<()>,
     /// Keeps the learner connected and in the DHT.
     finding: JoinHandle<()>,
+    /// Asks the operator's program for rented nodes.
+    providing: JoinHandle<()>,
 }
 
 impl Service {
@@ -173,7 +181,9 @@ impl Service {
         let key = shared.key.public().as_bytes().to_vec();
         let finding =
             tokio::spawn(stay_found(host.clone(), crate::run::network::bootstraps(config)?, nodes, key));
-        Ok(Self { host, snapshots, serving, minding, finding })
+        let program = config.fleet.provision.clone();
+        let providing = tokio::spawn(provisioning::provision(shared.clone(), program));
+        Ok(Self { host, snapshots, serving, minding, finding, providing })
     }
 
     /// Waits for the learning thread, and stops it if the service ends first.
@@ -199,7 +209,10 @@ impl Service {
 
     /// Ends everything, the service last: it ends with its host.
     async fn end(self, shared: &SharedState, dir: &RunDir, watching: Option<JoinHandle<()>>) {
-        [self.finding, self.minding].into_iter().chain(watching).for_each(|task| task.abort());
+        [self.finding, self.minding, self.providing]
+            .into_iter()
+            .chain(watching)
+            .for_each(|task| task.abort());
         // Until here nodes could still finish the download of the last version.
         drop(self.snapshots);
         self.host.shutdown().await;

@@ -9,12 +9,13 @@ use echo_lab::output::console::{CommandReport, Console};
 use echo_lab::study::audit::vocabulary::{self, VocabularyStudy};
 use echo_lab::study::audit::{self, AuditStudy};
 use echo_lab::study::broadcast_scale::{self, ScaleStudy};
+use echo_lab::study::cost::{self, CostStudy};
 use echo_lab::study::kill::{self, KillStudy};
 use echo_lab::study::precision::{self, Form, PrecisionStudy};
 use echo_lab::study::simulated::FleetStudy;
 use echo_lab::study::work_ahead::{self, PacedStudy};
 use echo_lab::study::{self, DelayModel, Study};
-use echo_lab::study::{paced_capacity, paced_faults, simulated_capacity, simulated_faults};
+use echo_lab::study::{paced_capacity, paced_faults, simulated_ablation, simulated_capacity, simulated_faults};
 use std::path::PathBuf;
 
 /// What the help ends with.
@@ -65,6 +66,10 @@ pub(super) enum StudyCommand {
     Capacity(FleetStudy),
     /// What the fault of one worker costs, without redundancy and with a tenth of it (ECHO-2, table 4).
     Faults(FleetStudy),
+    /// What a step costs without broadcasts from peer to peer, and without regard to prices (ECHO-2, table 2).
+    Ablation(FleetStudy),
+    /// Prices times hours, against the paper's totals (ECHO-2, tables 1 and 6).
+    Cost(CostStudy),
     /// How long a broadcast takes to up to 10,000 workers, from a star and in chains (ECHO-2, figure 4).
     BroadcastScale(ScaleStudy),
     /// Honest nodes and cheats under the sampling audit: false alarms, detection, and what an audit costs.
@@ -197,6 +202,8 @@ impl StudyCommand {
             Self::Capacity(study) => return interruptible(paced_capacity::run(study, console)),
             Self::Faults(study) if study.simulated => return simulated_faults::run(&study, console),
             Self::Faults(study) => return interruptible(paced_faults::run(study, console)),
+            Self::Ablation(study) => return simulated_ablation::run(&study, console),
+            Self::Cost(study) => return cost::run(&study, console),
             Self::BroadcastScale(study) => return broadcast_scale::run(&study, console),
             Self::Kill(study) => return interruptible(kill::run(study, console)),
             Self::WorkAhead(study) => return interruptible(work_ahead::run(study, console)),

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 /// Most nodes that are wanted of one class beyond those that are there, in one request.
 const MOST_AT_ONCE: u64 = 64;
+/// Most nodes that are named as spare in one request.
+const MOST_SPARE: usize = 256;
 
 /// Nodes of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,10 +23,28 @@ pub struct ClassCount {
 pub struct ProvisionRequest {
     /// μ_pool: rollouts a second of active nodes.
     pub pool: f64,
-    /// μ_target.
-    pub target: f64,
+    /// μ_target; `None` before enough was measured.
+    pub target: Option<f64>,
     /// By the names of `[fleet] prices`.
     pub nodes: BTreeMap<String, ClassCount>,
+    /// Public keys of nodes of these classes that rest: those that may be stopped.
+    pub spare: Vec<String>,
+}
+
+impl ProvisionRequest {
+    /// Whether as many nodes of each class are there as are wanted.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.nodes.values().all(|class| class.present == class.wanted)
+    }
+
+    /// The same classes, of which nothing is wanted any more.
+    #[must_use]
+    pub fn released(self) -> Self {
+        let nodes = self.nodes.into_iter();
+        let nodes = nodes.map(|(name, class)| (name, ClassCount { wanted: 0, ..class })).collect();
+        Self { nodes, ..self }
+    }
 }
 
 /// What is known of a class.
@@ -37,32 +57,52 @@ struct Class {
 }
 
 impl Capacity {
-    /// How many nodes of which class are wanted; `None` while the target is unknown. Classes are the names
-    /// of prices above 0: nobody rents what costs nothing.
+    /// How many nodes of which class are wanted; `None` while too little is known. Classes are the names of
+    /// prices above 0: nobody rents what costs nothing. A run without a node gets one of the lowest price:
+    /// nothing can be measured before.
     pub fn provision(&self) -> Option<ProvisionRequest> {
-        let target = self.target()?;
+        let (classes, spare, brought) = self.classes();
+        let target = self.target();
+        let missing = match target {
+            Some(target) => self.missing(&classes, target - brought),
+            None if self.workers.values().any(|worker| worker.available) => return None,
+            None => first(&classes),
+        };
+        let is_short = target.is_none_or(|target| target > brought);
+        let nodes = classes.iter().map(|(name, class)| {
+            let more = missing.as_ref().filter(|(of, _)| of == name).map_or(0, |(_, more)| *more);
+            // Who rests is not needed. What is on standby stays.
+            let wanted = if is_short { class.present + more } else { class.present - class.resting };
+            (name.clone(), ClassCount { present: class.present, wanted })
+        });
+        let nodes = nodes.collect();
+        // What is there and rests comes back before anything else is rented.
+        let spare = if is_short { Vec::new() } else { spare };
+        Some(ProvisionRequest { pool: self.pool(), target, nodes, spare })
+    }
+
+    /// What is known of each class, the keys of those nodes of them that rest, and what all nodes that are
+    /// there would bring.
+    fn classes(&self) -> (BTreeMap<String, Class>, Vec<String>, f64) {
         let priced = self.config.prices.iter().filter(|(_, price)| *price > 0.0);
         let mut classes: BTreeMap<String, Class> =
             priced.map(|(name, price)| (name.to_owned(), Class { price, ..Class::default() })).collect();
-        let mut brought = 0.0;
+        let (mut brought, mut spare) = (0.0, Vec::new());
         for (node, worker) in self.workers.iter().filter(|(_, worker)| worker.available) {
             let rate = self.rate(worker);
             brought += rate;
             let name = self.config.prices.name_of(node, &worker.offer);
             if let Some(class) = name.and_then(|name| classes.get_mut(name)) {
                 class.present += 1;
-                class.resting += u64::from(worker.role == NodeRole::Resting);
                 class.rate += rate;
+                if worker.role == NodeRole::Resting {
+                    class.resting += 1;
+                    spare.push(node.to_string());
+                }
             }
         }
-        let missing = self.missing(&classes, target - brought);
-        let nodes = classes.iter().map(|(name, class)| {
-            let more = missing.as_ref().filter(|(of, _)| of == name).map_or(0, |(_, more)| *more);
-            // Who rests is not needed. What is on standby stays.
-            let wanted = if target > brought { class.present + more } else { class.present - class.resting };
-            (name.clone(), ClassCount { present: class.present, wanted })
-        });
-        Some(ProvisionRequest { pool: self.pool(), target, nodes: nodes.collect() })
+        spare.truncate(MOST_SPARE);
+        (classes, spare, brought)
     }
 
     /// The class that brings `missing` rollouts a second at the lowest price, and how many nodes of it do.
@@ -79,4 +119,10 @@ impl Capacity {
         let more = if class.present > 0 && rate > 0.0 { (missing / rate).ceil() as u64 } else { 1 };
         Some((name.clone(), more.clamp(1, MOST_AT_ONCE)))
     }
+}
+
+/// One node of the lowest price.
+fn first(classes: &BTreeMap<String, Class>) -> Option<(String, u64)> {
+    let (name, _) = classes.iter().min_by(|a, b| a.1.price.total_cmp(&b.1.price))?;
+    Some((name.clone(), 1))
 }

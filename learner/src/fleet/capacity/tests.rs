@@ -241,7 +241,9 @@ fn what_is_missing_is_wanted_of_the_cheapest_class() {
     let prices = Prices::new([("a100".to_owned(), 3.06), ("rtx5090".to_owned(), 0.35)]);
     let mut capacity =
         Capacity::new(CapacityConfig { prices, ..config(Activation::Cheapest) }, UnixMillis(0));
-    assert_eq!(capacity.provision(), None);
+    // Nothing is measured, and nobody is there: one of the cheapest.
+    let first = capacity.provision().unwrap();
+    assert_eq!((first.target, first.nodes["rtx5090"].wanted, first.nodes["a100"].wanted), (None, 1, 0));
     let state =
         CapacityState { updates: vec![TRAIN_S; 5], broadcasts: vec![1.0], ..CapacityState::default() };
     capacity.restore(state);
@@ -254,6 +256,35 @@ fn what_is_missing_is_wanted_of_the_cheapest_class() {
     // 3.7 - 1.3 rollouts a second are five more of 0.5.
     assert_eq!(request.nodes["rtx5090"], ClassCount { present: 1, wanted: 6 });
     assert_eq!(request.nodes["a100"], ClassCount { present: 1, wanted: 1 });
+    assert!(!request.is_met() && request.spare.is_empty());
+    let released = request.released();
+    assert_eq!(released.nodes["rtx5090"], ClassCount { present: 1, wanted: 0 });
+}
+
+#[test]
+fn nothing_more_is_asked_while_nodes_are_measured_and_who_rests_may_be_stopped() {
+    let prices = Prices::new([("rented".to_owned(), 0.5)]);
+    let config = CapacityConfig { prices, ..config(Activation::Cheapest) };
+    let mut capacity = Capacity::new(config, UnixMillis(0));
+    let offer = Offer { label: Some("rented".into()), ..Offer::default() };
+    let beat = Beat { declared: 1.0, offer, ..Beat::default() };
+    capacity.heard(UnixMillis(1), key(1), beat.clone());
+    assert_eq!(capacity.provision(), None);
+    let state =
+        CapacityState { updates: vec![TRAIN_S; 5], broadcasts: vec![1.0], ..CapacityState::default() };
+    capacity.restore(state);
+    // Twelve of them bring three times what is needed: one after the other is released.
+    for second in 1..900 {
+        let now = UnixMillis(1_000 * second);
+        (1..=12).for_each(|node| capacity.heard(now, key(node), beat.clone()));
+        capacity.tick(now);
+    }
+    let request = capacity.provision().unwrap();
+    let report = capacity.report();
+    assert!(report.resting > 0, "{report:?}");
+    let rented = request.nodes["rented"];
+    assert_eq!((rented.present, rented.wanted), (12, 12 - report.resting));
+    assert_eq!(request.spare.len() as u64, report.resting);
 }
 
 #[test]
