@@ -11,7 +11,7 @@
 
 use super::cost::{HOUR_S, RTX5090};
 use super::fleet::{self, End, Scene, SceneNode, Spread};
-use super::simulated::{SimulatedStudy, claim, mean, picture, report, worker};
+use super::simulated::{FleetStudy, claim, mean, picture, report, worker};
 use super::simulated_capacity::{BATCH, BROADCAST_S};
 use super::simulated_chart::{Axis, Line, draw};
 use super::worker_pool;
@@ -118,7 +118,7 @@ enum AblationMachines {
 ///
 /// # Errors
 /// When a rule of the simulation is broken, or the picture cannot be drawn.
-pub fn run(study: &SimulatedStudy, console: &Console) -> anyhow::Result<CommandReport> {
+pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandReport> {
     let (workload, constants) = (fleet::workload()?, TableConstants::solved());
     console.say(format!(
         "by table 2, a step takes {:.1} s and an hour costs {:.3} $ with nine machines; a tenth costs {:.2} $ more",
