@@ -13,6 +13,7 @@ use echo_protocol::dissemination::DisseminationMode;
 use echo_protocol::run::staleness::Pipeline;
 use echo_protocol::wire::rate::BytesPerSec;
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// S of the plan.
 pub(super) const BUDGETS: std::ops::RangeInclusive<u64> = 1..=12;
@@ -176,7 +177,7 @@ impl PlanInputs {
             _ => each().map(|(class, count)| class.up.0 as f64 * *count as f64).sum(),
         };
         let mut downs: Vec<(BytesPerSec, u64)> = each().map(|(class, count)| (class.down, *count)).collect();
-        downs.sort_by(|a, b| b.0.cmp(&a.0));
+        downs.sort_by_key(|(down, _)| Reverse(*down));
         let (mut waited_for, mut slowest) = (nodes / self.gamma, source);
         for (down, count) in downs {
             if waited_for <= 0.0 {
