@@ -134,7 +134,7 @@ pub(crate) async fn release(shared: &SharedState, program: &[String]) {
     if program.is_empty() {
         return;
     }
-    let Some(request) = shared.capacity().provision().map(ProvisionRequest::released) else { return };
+    let request = shared.capacity().release();
     match ask(program, &request, TIME_LIMIT).await {
         Ok(answer) => {
             let line = answer.line().unwrap_or_else(|| "the program says nothing of it".to_owned());
