@@ -12,8 +12,8 @@
 //! compares forms in which a policy can be published.
 //!
 //! [`fleet`] simulates learner and nodes in virtual time. [`simulated_capacity`], [`simulated_faults`] and
-//! [`simulated_ablation`] stand on it, and take the constants of ECHO-2; [`broadcast_scale`] needs no more than the
-//! rates of links, and [`cost`] no more than prices and hours.
+//! [`simulated_ablation`] stand on it, and take the constants of ECHO-2; [`broadcast_scale`] needs no more than
+//! the rates of links, and [`cost`] no more than prices and hours.
 //!
 //! May import `broadcast` (the fluid bound), `conformance`, `harness`, `models` and `output`.
 //!

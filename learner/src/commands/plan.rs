@@ -33,8 +33,8 @@ use std::path::PathBuf;
 /// Deltas as a share of a publication, where the fleet file says nothing. Of SmolLM2 at 1e-6 one of an update
 /// was 0.018 of it (docs/results.md); larger rates and more updates change more.
 const DELTA_SHARE: f64 = 0.1;
-/// Times the fluid bound that a broadcast takes, where the fleet file says nothing: races of 8 nodes took 1.07,
-/// and of 32 with churn 1.2 (docs/results.md).
+/// Times the fluid bound that a broadcast takes, where the fleet file says nothing: races of 8 nodes took
+/// 1.07, and of 32 with churn 1.2 (docs/results.md).
 const OVERHEAD: f64 = 1.1;
 /// Bytes of a response's token in a group: its id takes up to five, and its log-prob five.
 const TOKEN_BYTES: f64 = 10.0;

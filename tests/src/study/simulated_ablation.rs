@@ -1,8 +1,8 @@
 //! Table 2 of ECHO-2: what a step costs without broadcasts from peer to peer, and without regard to prices.
 //!
-//! The table's own rows give its constants. Its rows of equal machines differ by their waiting alone, so that they
-//! say what an hour costs, and how long a step takes: two updates. One more machine costs what table 1 says. Two
-//! sets of arms are simulated:
+//! The table's own rows give its constants. Its rows of equal machines differ by their waiting alone, so that
+//! they say what an hour costs, and how long a step takes: two updates. One more machine costs what table 1
+//! says. Two sets of arms are simulated:
 //!
 //! - **table**: as many machines as in the table;
 //! - **capacity**: as many as the learner's own rule keeps active with what a broadcast takes in that arm.
@@ -33,8 +33,8 @@ const BUDGET: u64 = 3;
 const PERIOD: u64 = 2;
 /// γ (§4.3).
 const GAMMA: f64 = 1.1;
-/// Cost of a step and waiting in seconds, of the rows of table 2: all of it; without peers with nine and with ten
-/// machines; without prices.
+/// Cost of a step and waiting in seconds, of the rows of table 2: all of it; without peers with nine and with
+/// ten machines; without prices.
 const FULL: (f64, f64) = (8.098, 0.0);
 const STAR_9: (f64, f64) = (8.432, 131.9);
 const STAR_10: (f64, f64) = (8.630, 84.1);
