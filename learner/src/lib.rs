@@ -13,7 +13,7 @@
 //! Each folder imports only folders further down in this list.
 //!
 //! - `commands`: the command line, and what it offers besides training: broadcasts of policies that
-//!   are there already, export, evaluation, warm-up, pre-filter, bench, peers, samples, check.
+//!   are there already, export, evaluation, warm-up, pre-filter, bench, peers, samples, check, plan.
 //! - `run`: the process that works on a run. It starts all parts, trains in the order that its
 //!   controller gives, releases versions and writes what a finished run leaves.
 //! - `founding`: makes a run before its first update (key, model, starting policy, charter),

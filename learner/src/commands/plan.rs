@@ -33,8 +33,8 @@ use std::path::PathBuf;
 /// Deltas as a share of a publication, where the fleet file says nothing. Of SmolLM2 at 1e-6 one of an update
 /// was 0.018 of it (docs/results.md); larger rates and more updates change more.
 const DELTA_SHARE: f64 = 0.1;
-/// Times the fluid bound that a broadcast takes, where the fleet file says nothing: races of 8 nodes took 1.07,
-/// and of 32 with churn 1.2 (docs/results.md).
+/// Times the fluid bound that a broadcast takes, where the fleet file says nothing: races of 8 nodes took
+/// 1.07, and of 32 with churn 1.2 (docs/results.md).
 const OVERHEAD: f64 = 1.1;
 /// Bytes of a response's token in a group: its id takes up to five, and its log-prob five.
 const TOKEN_BYTES: f64 = 10.0;
@@ -122,7 +122,7 @@ impl Given<'_> {
             );
         }
         let response_tokens = file.response_tokens.unwrap_or_else(|| {
-            notes.push("responses count at their longest: set response_tokens to what they have".to_owned());
+            notes.push("responses are as long as they may be: set response_tokens".to_owned());
             f64::from(figures.max_new_tokens)
         });
         let prompt_tokens = file.prompt_tokens.unwrap_or(figures.longest_prompt as f64);
@@ -139,11 +139,11 @@ impl Given<'_> {
             ),
         };
         let delta_share = file.delta_share.unwrap_or_else(|| {
-            notes.push(format!("deltas are assumed to have {DELTA_SHARE} of a publication: set delta_share"));
+            notes.push(format!("deltas have {DELTA_SHARE} of a publication: set delta_share"));
             DELTA_SHARE
         });
         let uplink = file.uplink.or(config.network.max_upload).unwrap_or_else(|| {
-            notes.push(format!("the learner's uplink is assumed to be {UNKNOWN_UPLINK}: set uplink"));
+            notes.push(format!("the learner's uplink is {UNKNOWN_UPLINK}: set uplink"));
             UNKNOWN_UPLINK
         });
         let classes = self.classes(measure, has_file, response_tokens, &mut notes)?;
@@ -192,7 +192,8 @@ impl Given<'_> {
             "the fleet file has no [[class]]: name the nodes that can be had, with name, count and rollouts_per_s"
         );
         if classes.iter().any(|class| class.up.is_none() || class.down.is_none()) {
-            notes.push(format!("links that are not given count as {}: set up and down", self.link()));
+            notes
+                .push(format!("nodes without links in the fleet file have {}: set up and down", self.link()));
         }
         let mut measured: Option<HardwareRates> = None;
         let mut found = Vec::new();

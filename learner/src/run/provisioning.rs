@@ -22,6 +22,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
+/// Nothing is asked for so long after a start: nodes of an earlier process come back within seconds.
+const FIRST_LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked whether other nodes are wanted.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The same request is made again after so long, while it is not met: a machine takes minutes to start.
@@ -104,6 +106,7 @@ pub(crate) async fn provision(shared: Arc<SharedState>, program: Vec<String>) {
         return;
     }
     let (mut pace, mut failed) = (AskingPace::new(), LastMessage::default());
+    sleep(FIRST_LOOK).await;
     loop {
         let request = shared.capacity().provision();
         if let Some(request) = request.filter(|request| pace.is_due(Instant::now(), request)) {
@@ -134,7 +137,7 @@ pub(crate) async fn release(shared: &SharedState, program: &[String]) {
     if program.is_empty() {
         return;
     }
-    let Some(request) = shared.capacity().provision().map(ProvisionRequest::released) else { return };
+    let request = shared.capacity().release();
     match ask(program, &request, TIME_LIMIT).await {
         Ok(answer) => {
             let line = answer.line().unwrap_or_else(|| "the program says nothing of it".to_owned());

@@ -18,7 +18,7 @@ const UPLINKS: [u64; 4] = [300, 600, 700, 800];
 /// B_w of the figure, up and down, in Mbit/s.
 const WORKER: u64 = 100;
 /// A snapshot of Qwen3-8B in bf16: 8.19 billion parameters. The paper does not name its bytes.
-const BYTES: u64 = 16_380_000_000;
+pub(super) const BYTES: u64 = 16_380_000_000;
 /// q = 1/γ: the share of the workers that have it.
 const SHARE: f64 = 1.0 / 1.1;
 /// Fleets.

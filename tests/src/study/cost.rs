@@ -1,7 +1,7 @@
 //! Tables 1 and 6 of ECHO-2: prices times hours, and what the learner's own ledger makes of the same hours.
 //!
-//! The paper names prices, machines and total costs of its runs, and not their hours. The hours of the 32B runs
-//! follow from one total, and have to give the other one.
+//! The paper names prices, machines and total costs of its runs, and not their hours. The hours of the 32B
+//! runs follow from one total, and have to give the other one.
 
 use super::simulated::{claim, picture, report};
 use super::simulated_capacity::{required, worker_rate};

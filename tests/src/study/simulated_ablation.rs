@@ -1,14 +1,19 @@
 //! Table 2 of ECHO-2: what a step costs without broadcasts from peer to peer, and without regard to prices.
 //!
-//! The table's own rows give its constants. Its rows of equal machines differ by their waiting alone, so that they
-//! say what an hour costs, and how long a step takes: two updates. One more machine costs what table 1 says. Two
-//! sets of arms are simulated:
+//! The table's own rows give its constants. Its rows of equal machines differ by their waiting alone, so that
+//! they say what an hour costs, and how long a step takes: two updates. One more machine costs what table 1
+//! says. Three sets of arms are simulated:
 //!
 //! - **table**: as many machines as in the table;
-//! - **capacity**: as many as the learner's own rule keeps active with what a broadcast takes in that arm.
+//! - **capacity**: as many as the learner's own rule keeps active with what a broadcast takes in that arm;
+//! - **narrow**: as many as in the table, with the narrowest uplink of figure 4.
+//!
+//! Nodes of the simulation work on while a version arrives, which equation 1 does not count. So each row has also
+//! what that equation says of it.
 //!
 //! Half of the machines that can be had are dear: so much that nine drawn at random cost what the table says.
 
+use super::broadcast_scale::BYTES;
 use super::cost::{HOUR_S, RTX5090};
 use super::fleet::{self, End, Scene, SceneNode, Spread};
 use super::simulated::{FleetStudy, claim, mean, picture, report, worker};
@@ -33,8 +38,8 @@ const BUDGET: u64 = 3;
 const PERIOD: u64 = 2;
 /// γ (§4.3).
 const GAMMA: f64 = 1.1;
-/// Cost of a step and waiting in seconds, of the rows of table 2: all of it; without peers with nine and with ten
-/// machines; without prices.
+/// Cost of a step and waiting in seconds, of the rows of table 2: all of it; without peers with nine and with
+/// ten machines; without prices.
 const FULL: (f64, f64) = (8.098, 0.0);
 const STAR_9: (f64, f64) = (8.432, 131.9);
 const STAR_10: (f64, f64) = (8.630, 84.1);
@@ -43,7 +48,9 @@ const UNPRICED: (f64, f64) = (9.339, 0.0);
 const STAR_S: (f64, f64) = (1830.0, 1872.0);
 /// Machines of the table, and those that can be had, the first half of them cheap.
 const MACHINES: usize = 9;
-const POOL: usize = 18;
+const POOL: usize = 20;
+/// B0 of the narrow set, in bytes a second: 300 Mbit/s (figure 4).
+const NARROW: f64 = 37.5e6;
 /// Updates at the beginning that are not measured, and those that are.
 const SETTLING: usize = 12;
 const MEASURED: u64 = 66;
@@ -87,6 +94,12 @@ impl TableConstants {
         STAR_10.0 * HOUR_S / (self.step_s + STAR_10.1) - self.usd_per_hour
     }
 
+    /// What equation 1 says of a step: seconds of waiting, where nothing is generated while a version arrives.
+    fn predicted_wait_s(&self, machines: usize, broadcast_s: f64) -> f64 {
+        let generating_s = PERIOD as f64 * BATCH as f64 / (machines as f64 * self.rate);
+        (broadcast_s + generating_s - self.step_s).max(0.0)
+    }
+
     fn train_s(&self) -> f64 {
         self.step_s / PERIOD as f64
     }
@@ -127,30 +140,38 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
         constants.tenth_machine()
     ));
     let arms = arms(&constants);
-    let (mut rows, mut costs, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut found, mut lines) = (Vec::new(), Vec::new(), Vec::new());
     for arm in &arms {
         let seeds: Vec<u64> = (0..study.seeds).collect();
         let steps = worker_pool::share(&seeds, |&seed| step(&constants, arm, seed, &workload))?;
-        let (usd, wait_s) =
-            (mean(steps.iter().map(|step| step.usd)), mean(steps.iter().map(|step| step.wait_s)));
+        let of = |figure: fn(&StepCost) -> f64| mean(steps.iter().map(figure));
+        let mean = StepCost {
+            usd: of(|step| step.usd),
+            wait_s: of(|step| step.wait_s),
+            predicted_usd: of(|step| step.predicted_usd),
+        };
         let machines = arm.machines.count();
         console.say(format!(
-            "{}, {}: {machines} machines, T_bcast {:.0} s: {usd:.3} $ a step, {wait_s:.1} s of waiting",
-            arm.set, arm.name, arm.broadcast_s
+            "{}, {}: {machines} machines, T_bcast {:.0} s: {:.3} $ a step, {:.1} s of waiting; by equation 1 {:.3} $",
+            arm.set, arm.name, arm.broadcast_s, mean.usd, mean.wait_s, mean.predicted_usd
         ));
         let paper = arm.paper.map(|(usd, wait_s)| json!({"usd_per_step": usd, "wait_s": wait_s}));
         rows.push(json!({
             "set": arm.set, "arm": arm.name, "machines": machines, "broadcast_s": arm.broadcast_s,
-            "usd_per_step": usd, "wait_s": wait_s, "paper": paper,
+            "usd_per_step": mean.usd, "wait_s": mean.wait_s, "paper": paper,
+            "equation_1": {
+                "usd_per_step": mean.predicted_usd,
+                "wait_s": constants.predicted_wait_s(machines, arm.broadcast_s),
+            },
         }));
-        costs.push(usd);
+        found.push(mean);
     }
     let numbered = |of: &dyn Fn(usize) -> Option<f64>, set: &str| {
         let of_set = arms.iter().enumerate().filter(|(_, arm)| arm.set == set);
         let figures = of_set.enumerate().filter_map(|(place, (at, _))| Some(((place + 1) as f64, of(at)?)));
         figures.collect::<Vec<(f64, f64)>>()
     };
-    let simulated = |at: usize| costs.get(at).copied();
+    let simulated = |at: usize| found.get(at).map(|step| step.usd);
     let paper = |at: usize| arms[at].paper.map(|(usd, _)| usd);
     lines.push(Line { name: "simulated, the table's machines".into(), points: numbered(&simulated, TABLE) });
     lines.push(Line { name: "the paper's table".into(), points: numbered(&paper, TABLE) });
@@ -161,12 +182,13 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
         is_logarithmic: false,
     };
     draw(&picture(&study.out, "ablation.png")?, "Cost of a step (simulated)", &axes, &lines, &[])?;
-    Ok(report("ablation", rows, claims(&constants, &arms, &costs), console))
+    Ok(report("ablation", rows, claims(&constants, &arms, &found), console))
 }
 
 /// Names of the sets.
 const TABLE: &str = "table";
 const CAPACITY: &str = "capacity";
+const NARROW_SET: &str = "narrow";
 
 fn arms(constants: &TableConstants) -> Vec<AblationArm> {
     use AblationMachines::{Random, These};
@@ -184,6 +206,9 @@ fn arms(constants: &TableConstants) -> Vec<AblationArm> {
         arm(CAPACITY, "full", BROADCAST_S, These(full), None),
         arm(CAPACITY, "without peers", star_s(star.len()), These(star), None),
         arm(CAPACITY, "without prices", BROADCAST_S, Random(count), None),
+        // Chains run at the rate of a worker's link, which is a third of this uplink.
+        arm(NARROW_SET, "full", BROADCAST_S, cheapest(9), None),
+        arm(NARROW_SET, "without peers", 9.0 * BYTES as f64 / NARROW, cheapest(9), None),
     ]
 }
 
@@ -267,6 +292,8 @@ impl AblationMachines {
 struct StepCost {
     usd: f64,
     wait_s: f64,
+    /// Dollars with the waiting of equation 1.
+    predicted_usd: f64,
 }
 
 fn step(
@@ -283,7 +310,9 @@ fn step(
     let of_step = |millis: f64| PERIOD as f64 * millis / 1e3;
     let step_s = of_step(mean(measured().map(|(_, period)| *period as f64)));
     let wait_s = of_step(mean(measured().map(|(waited, _)| *waited as f64)));
-    Ok(StepCost { usd: usd_per_hour * step_s / HOUR_S, wait_s })
+    let predicted_s = constants.step_s + constants.predicted_wait_s(machines.len(), arm.broadcast_s);
+    let usd = |seconds: f64| usd_per_hour * seconds / HOUR_S;
+    Ok(StepCost { usd: usd(step_s), wait_s, predicted_usd: usd(predicted_s) })
 }
 
 fn scene(constants: &TableConstants, machines: usize, broadcast_s: f64, seed: u64) -> Scene {
@@ -312,14 +341,15 @@ fn scene(constants: &TableConstants, machines: usize, broadcast_s: f64, seed: u6
 fn claims(
     constants: &TableConstants,
     arms: &[AblationArm],
-    costs: &[f64],
+    found: &[StepCost],
 ) -> Vec<(&'static str, bool, Value)> {
-    let of_set = |set: &str| -> Vec<f64> {
-        arms.iter().zip(costs).filter(|(arm, _)| arm.set == set).map(|(_, usd)| *usd).collect()
+    let of_set = |set: &str, figure: fn(&StepCost) -> f64| -> Vec<f64> {
+        arms.iter().zip(found).filter(|(arm, _)| arm.set == set).map(|(_, step)| figure(step)).collect()
     };
     // The first arm of a set is the full one. Milliseconds are whole, which is a millionth of a step.
     let is_least = |of_set: &[f64]| of_set.iter().all(|usd| of_set[0] <= usd * (1.0 + 1e-6));
-    let (table, capacity) = (of_set(TABLE), of_set(CAPACITY));
+    let (table, capacity) = (of_set(TABLE, |step| step.usd), of_set(CAPACITY, |step| step.usd));
+    let (narrow, predicted) = (of_set(NARROW_SET, |step| step.usd), of_set(TABLE, |step| step.predicted_usd));
     let tenth = constants.tenth_machine();
     vec![
         claim(
@@ -331,6 +361,16 @@ fn claims(
             "with the machines that the learner's rule keeps, a full step costs at most as much as each ablation",
             is_least(&capacity),
             json!({"usd_per_step": capacity}),
+        ),
+        claim(
+            "with an uplink of 300 Mbit/s, a full step costs at most as much as one without peers",
+            is_least(&narrow),
+            json!({"usd_per_step": narrow}),
+        ),
+        claim(
+            "by equation 1, too, a full step costs at most as much as each ablation of the table",
+            is_least(&predicted),
+            json!({"usd_per_step": predicted}),
         ),
         claim(
             "by the table's own rows a tenth machine costs what table 1 says of one",
@@ -352,6 +392,8 @@ mod tests {
         assert!((constants.step_s - 3_198.0).abs() < 0.5, "{constants:?}");
         assert!((constants.tenth_machine() - RTX5090).abs() < 0.03, "{}", constants.tenth_machine());
         // Nine at random, half of them dear, cost 9.339 $ a step.
+        assert!((constants.predicted_wait_s(9, STAR_S.0) - STAR_9.1).abs() < 1e-9);
+        assert_eq!(constants.predicted_wait_s(9, BROADCAST_S), 0.0);
         let random = constants.learner + 4.5 * (RTX5090 + constants.dear);
         assert!((random * constants.step_s / HOUR_S - 9.339).abs() < 1e-9);
     }

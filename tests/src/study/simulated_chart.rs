@@ -91,13 +91,25 @@ where
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(if ends_high(axes, lines, &height) {
+            SeriesLabelPosition::LowerRight
+        } else {
+            SeriesLabelPosition::UpperRight
+        })
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .label_font((FONT, 16))
         .draw()?;
     root.present()?;
     Ok(())
+}
+
+/// Whether lines end where names would hide them.
+fn ends_high(axes: &Axis, lines: &[Line], height: &Range<f64>) -> bool {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let last = points().map(|(x, _)| *x).fold(0.0, f64::max);
+    // The names take a third of the picture at most.
+    !axes.is_logarithmic && points().any(|(x, y)| *x > last * 2.0 / 3.0 && *y > height.end * 2.0 / 3.0)
 }
 
 /// What an axis shows: from 0 on, or from the least where it is logarithmic.
@@ -130,6 +142,14 @@ mod tests {
             draw(&path, "title", &axes, &lines, &[Marker { line: 0, x: 2.5 }]).unwrap();
             assert!(path.exists());
         }
+    }
+
+    #[test]
+    fn names_stand_below_lines_that_end_high() {
+        let line = |points: &[(f64, f64)]| [Line { name: "a".into(), points: points.to_vec() }];
+        let axes = Axis { x: "x", y: "y", is_logarithmic: false };
+        assert!(ends_high(&axes, &line(&[(0.0, 0.0), (4.0, 1.0)]), &(0.0..1.05)));
+        assert!(!ends_high(&axes, &line(&[(0.0, 1.0), (4.0, 0.1)]), &(0.0..1.05)));
     }
 
     #[test]

@@ -64,7 +64,7 @@ fn changes(inputs: &PlanInputs, forecasts: &[Forecast]) -> Vec<String> {
 fn of_broadcast(inputs: &PlanInputs, last: &Forecast) -> String {
     let (course, period) = (&last.deltas, last.period);
     format!(
-        "even as deltas a broadcast takes {:.1} s, as long as {period} updates of {:.2} s: {}. Larger updates ([train] groups_per_update) \
+        "even as deltas a broadcast takes {:.1} s, and {period} updates of {:.2} s are no longer: {}. Larger updates ([train] groups_per_update) \
          leave more time, too",
         course.broadcast_s,
         inputs.train_s,

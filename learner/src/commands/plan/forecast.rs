@@ -1,7 +1,7 @@
 //! What a run asks of its fleet and what that costs, for each staleness budget: arithmetic alone.
 //!
 //! ```text
-//! classes by ρ ─> one node more ─> T_bcast (fluid bound) ─> μ_min (eq. 2) ─> enough? ─> lag (eq. 7, 12), cost
+//! classes by ρ ─> one node more ─> T_bcast (fluid bound) ─> μ_min (eq. 2) ─> enough? ─> lag, cost
 //!      ^───────────────────── not yet ─────────────────────────────┘
 //! ```
 //!
@@ -60,7 +60,7 @@ pub(super) struct PlanInputs {
     /// Bytes of a publication, and of one as deltas.
     pub(super) full_bytes: f64,
     pub(super) delta_bytes: f64,
-    /// How many times the fluid bound a broadcast takes, and seconds from its end to the first order under it.
+    /// How many times the fluid bound a broadcast takes, and seconds from its end to the first order.
     pub(super) overhead: f64,
     pub(super) install_s: f64,
     /// Bytes of a trajectory on its way to the learner.
@@ -212,7 +212,7 @@ impl PlanInputs {
         order
     }
 
-    /// The cheapest nodes that are enough for S = `budget` and κ = `period`, with publications of so many bytes.
+    /// The cheapest nodes that are enough for S = `budget` and κ = `period`, with so many bytes to publish.
     fn course(&self, budget: u64, period: u64, bytes: f64) -> Course {
         let mut counts = vec![0; self.classes.len()];
         let (mut pool, mut too_slow, mut is_enough) = (0.0, Vec::new(), false);

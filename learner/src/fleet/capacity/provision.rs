@@ -37,14 +37,6 @@ impl ProvisionRequest {
     pub fn is_met(&self) -> bool {
         self.nodes.values().all(|class| class.present == class.wanted)
     }
-
-    /// The same classes, of which nothing is wanted any more.
-    #[must_use]
-    pub fn released(self) -> Self {
-        let nodes = self.nodes.into_iter();
-        let nodes = nodes.map(|(name, class)| (name, ClassCount { wanted: 0, ..class })).collect();
-        Self { nodes, ..self }
-    }
 }
 
 /// What is known of a class.
@@ -79,6 +71,14 @@ impl Capacity {
         // What is there and rests comes back before anything else is rented.
         let spare = if is_short { Vec::new() } else { spare };
         Some(ProvisionRequest { pool: self.pool(), target, nodes, spare })
+    }
+
+    /// That no node is wanted any more, as the run is over.
+    pub fn release(&self) -> ProvisionRequest {
+        let (classes, spare, _) = self.classes();
+        let nodes = classes.into_iter();
+        let nodes = nodes.map(|(name, class)| (name, ClassCount { present: class.present, wanted: 0 }));
+        ProvisionRequest { pool: self.pool(), target: self.target(), nodes: nodes.collect(), spare }
     }
 
     /// What is known of each class, the keys of those nodes of them that rest, and what all nodes that are
