@@ -59,6 +59,8 @@ const SMALL_FLEET: usize = 16;
 const MAX_AWAY: usize = 1 << 14;
 /// When a node that rests asks again, in minutes.
 const REST_MIN: u32 = 10;
+/// An active node that neither holds orders nor asks for any for so long does not count, in milliseconds.
+const IDLE_MS: u64 = 30_000;
 /// A node is believed to be at most so many times as fast as the usual one, until it has shown what it can.
 const BELIEVED: f64 = 2.0;
 
@@ -101,6 +103,8 @@ pub struct Beat {
     pub declared: f64,
     /// Whether orders are out with it.
     pub has_work: bool,
+    /// Whether it has a record of accepted work.
+    pub is_known: bool,
     /// What its owner says.
     pub offer: Offer,
 }
@@ -119,6 +123,10 @@ struct Worker {
     changed: Option<UnixMillis>,
     /// a: whether its heartbeats come.
     available: bool,
+    /// Whether it has a record of accepted work.
+    is_known: bool,
+    /// When it last held orders or asked for some.
+    busy: UnixMillis,
 }
 
 /// What a look at the fleet found.
@@ -158,6 +166,8 @@ pub struct Capacity {
     config: CapacityConfig,
     demand: Demand,
     workers: BTreeMap<PublicKey, Worker>,
+    /// Workers with a record: once there are any, no others count.
+    known: usize,
     away: BTreeMap<PublicKey, f64>,
     ledger: Ledger,
     deviations: Deviations,
@@ -177,6 +187,7 @@ impl Capacity {
             config,
             demand: Demand::default(),
             workers: BTreeMap::new(),
+            known: 0,
             away: BTreeMap::new(),
             deviations: Deviations::default(),
             look: Look::default(),
@@ -207,13 +218,18 @@ impl Capacity {
 
     /// Takes in a heartbeat. A node that is new gets a role.
     pub fn heard(&mut self, now: UnixMillis, node: PublicKey, beat: Beat) {
-        let Beat { installed, declared, has_work, offer } = beat;
+        let Beat { installed, declared, has_work, is_known, offer } = beat;
         if !self.workers.contains_key(&node) {
             self.admit(now, node, &offer);
         }
         let Some(worker) = self.workers.get_mut(&node) else { return };
         if has_work {
             worker.rate.works(now.since(worker.seen).min(LONGEST_BEAT_MS) as f64);
+            worker.busy = worker.busy.max(now);
+        }
+        if worker.is_known != is_known {
+            worker.is_known = is_known;
+            self.known = if is_known { self.known + 1 } else { self.known - 1 };
         }
         worker.rate.declares(if declared.is_finite() { declared } else { 0.0 });
         (worker.seen, worker.available) = (now, true);
@@ -221,10 +237,13 @@ impl Capacity {
             worker.price = self.config.prices.of(&node, &offer);
             worker.offer = offer;
         }
-        let before = std::mem::replace(&mut worker.installed, installed);
+        // A node that goes back and forth has a version once.
+        let before = worker.installed;
+        worker.installed = before.max(installed);
         if let Some(installed) = installed
-            && before != Some(installed)
+            && before < Some(installed)
             && worker.role == NodeRole::Active
+            && (is_known || self.known == 0)
         {
             self.demand.installed(now, before, installed);
         }
@@ -235,9 +254,26 @@ impl Capacity {
         let role = self.role_of_newcomer();
         let price = self.config.prices.of(&node, offer);
         let offer = offer.clone();
-        let worker =
-            Worker { rate, seen: now, installed: None, offer, price, role, changed: None, available: true };
+        let worker = Worker {
+            rate,
+            seen: now,
+            installed: None,
+            offer,
+            price,
+            role,
+            changed: None,
+            available: true,
+            is_known: false,
+            busy: now,
+        };
         self.workers.insert(node, worker);
+    }
+
+    /// A node asked for orders, and may have some.
+    pub fn asks(&mut self, now: UnixMillis, node: &PublicKey) {
+        if let Some(worker) = self.workers.get_mut(node) {
+            worker.busy = worker.busy.max(now);
+        }
     }
 
     /// Rollouts of a node were accepted.
@@ -250,6 +286,7 @@ impl Capacity {
     /// A node is gone. What an active one brought is replaced at the next look.
     pub fn gone(&mut self, node: &PublicKey) {
         let Some(worker) = self.workers.remove(node) else { return };
+        self.known -= usize::from(worker.is_known);
         self.fault |= worker.role == NodeRole::Active;
         if let Some(rate) = worker.rate.per_s(0.0).filter(|_| worker.rate.is_measured())
             && self.away.len() < MAX_AWAY
@@ -267,7 +304,8 @@ impl Capacity {
 
     /// A version goes out.
     pub fn published(&mut self, now: UnixMillis, version: PolicyVersion) {
-        let active = self.workers.values().filter(|worker| worker.works()).count();
+        let counts = |worker: &&Worker| worker.works() && self.counts(worker);
+        let active = self.workers.values().filter(counts).count();
         self.demand.published(now, version, active, self.config.gamma);
     }
 
@@ -317,8 +355,20 @@ impl Capacity {
         self.workers.values().filter(|worker| worker.works()).map(|worker| self.rate(worker)).sum()
     }
 
-    /// μ of a node as it counts: one of which nothing is known counts as the usual one.
+    /// Whether what a node brings is counted upon. A key costs nothing, and what it says of its speed neither: once
+    /// any node has a record, the others are tried, and put nobody to rest. Nor does who asks for nothing.
+    fn counts(&self, worker: &Worker) -> bool {
+        let is_idle = worker.role == NodeRole::Active && worker.seen.since(worker.busy) > IDLE_MS;
+        !is_idle && (worker.is_known || self.known == 0)
+    }
+
+    /// μ of a node as it counts.
     fn rate(&self, worker: &Worker) -> f64 {
+        if self.counts(worker) { self.hoped(worker) } else { 0.0 }
+    }
+
+    /// μ of a node as it may be: one of which nothing is known is as fast as the usual one.
+    fn hoped(&self, worker: &Worker) -> f64 {
         let believed = if self.usual > 0.0 { BELIEVED * self.usual } else { f64::MAX };
         worker.rate.per_s(believed).unwrap_or(self.usual)
     }

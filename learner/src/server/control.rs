@@ -146,6 +146,7 @@ fn response(
                 installed: heartbeat.installed,
                 declared: f64::from(heartbeat.rollouts_per_s),
                 has_work: coordinator.holds(&node),
+                is_known,
                 offer: heartbeat.offer.clone(),
             };
             drop(coordinator);
@@ -214,6 +215,7 @@ fn lease(
         let retry_after_ms = u32::try_from(pause_ms).unwrap_or(u32::MAX);
         return ControlResponse::Leases { leases: Vec::new(), retry_after_ms };
     }
+    shared.capacity().asks(clock::now(), &node);
     let role = shared.capacity().role(&node);
     match role {
         NodeRole::Active => {}

@@ -11,7 +11,7 @@
 //!
 //! Besides, some nodes are kept on standby.
 
-use super::{Activation, Capacity, NodeRole, SMALL_FLEET, Worker};
+use super::{Activation, Capacity, NodeRole, REST_MIN, SMALL_FLEET, Worker};
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use std::cmp::Ordering;
@@ -47,8 +47,10 @@ struct Candidate {
     node: PublicKey,
     /// c in dollars an hour.
     price: f64,
-    /// μ in rollouts a second.
+    /// μ in rollouts a second, as it counts.
     rate: f64,
+    /// The same by what is known and said of the node, if it does not count yet.
+    hoped: f64,
     role: NodeRole,
     is_settled: bool,
 }
@@ -128,7 +130,7 @@ impl Capacity {
 
     /// The median rate of nodes whose work has come in.
     fn look_at_rates(&mut self) {
-        let measured = self.workers.values().filter(|worker| worker.rate.is_measured());
+        let measured = self.workers.values().filter(|w| w.rate.is_measured() && self.counts(w));
         let mut rates: Vec<f64> = measured.filter_map(|worker| worker.rate.per_s(0.0)).collect();
         let middle = rates.len() / 2;
         if !rates.is_empty() {
@@ -149,7 +151,7 @@ impl Capacity {
             if brought >= missing {
                 break;
             }
-            brought += candidate.rate;
+            brought += candidate.hoped;
             self.set(now, &candidate.node, NodeRole::Active);
         }
         self.deviations.too_little = None;
@@ -267,6 +269,7 @@ impl Capacity {
                 node: *node,
                 price: worker.price,
                 rate: self.rate(worker),
+                hoped: self.hoped(worker),
                 role: worker.role,
                 is_settled: worker.changed.is_none_or(|at| now.since(at) >= period_ms),
             })
@@ -277,6 +280,9 @@ impl Capacity {
 
     fn set(&mut self, now: UnixMillis, node: &PublicKey, role: NodeRole) {
         if let Some(worker) = self.workers.get_mut(node) {
+            // Who rests asks again in its own time.
+            let pause_ms = if worker.role == NodeRole::Resting { u64::from(REST_MIN) * 60_000 } else { 0 };
+            worker.busy = worker.busy.max(now.plus(pause_ms));
             (worker.role, worker.changed) = (role, Some(now));
         }
     }

@@ -13,6 +13,10 @@ struct Town {
     nodes: BTreeMap<PublicKey, (f64, Offer)>,
     owed: BTreeMap<PublicKey, f64>,
     silent: Vec<PublicKey>,
+    /// Those that hold no orders and ask for none.
+    idle: Vec<PublicKey>,
+    /// Keys without a record that only say that they are fast.
+    strangers: Vec<PublicKey>,
     changes: BTreeMap<PublicKey, Vec<u64>>,
     roles: BTreeMap<PublicKey, NodeRole>,
 }
@@ -45,6 +49,8 @@ impl Town {
             nodes,
             owed: BTreeMap::new(),
             silent: Vec::new(),
+            idle: Vec::new(),
+            strangers: Vec::new(),
             changes: BTreeMap::new(),
             roles: BTreeMap::new(),
         };
@@ -57,9 +63,15 @@ impl Town {
 
     fn beat(&mut self, installed: Option<PolicyVersion>) {
         let now = UnixMillis(self.now);
+        for stranger in &self.strangers {
+            let versions = [installed, None];
+            for installed in versions {
+                self.capacity.heard(now, *stranger, Beat { installed, declared: 50.0, ..Beat::default() });
+            }
+        }
         for (node, (rate, offer)) in self.nodes.iter().filter(|(node, _)| !self.silent.contains(node)) {
-            let has_work = self.capacity.role(node) == NodeRole::Active;
-            let beat = Beat { installed, declared: *rate, has_work, offer: offer.clone() };
+            let has_work = self.capacity.role(node) == NodeRole::Active && !self.idle.contains(node);
+            let beat = Beat { installed, declared: *rate, has_work, is_known: true, offer: offer.clone() };
             self.capacity.heard(now, *node, beat);
             if has_work {
                 let owed = self.owed.entry(*node).or_default();
@@ -229,4 +241,55 @@ fn what_is_missing_is_wanted_of_the_cheapest_class() {
     // 3.7 - 1.3 rollouts a second are five more of 0.5.
     assert_eq!(request.nodes["rtx5090"], ClassCount { present: 1, wanted: 6 });
     assert_eq!(request.nodes["a100"], ClassCount { present: 1, wanted: 1 });
+}
+
+#[test]
+fn free_keys_that_promise_much_put_nobody_to_rest() {
+    for strangers in [12, 60] {
+        let mut town = Town::new(Activation::Cheapest, (0..4).map(|n| (n, 1.0, 0.0)));
+        // Before anything is measured, all are to work.
+        town.strangers = (100..100 + strangers).map(key).collect();
+        town.pass(1_200);
+        let report = town.capacity.report();
+        assert!((3.5..4.5).contains(&report.pool), "the pool is what is brought: {report:?}");
+        assert_eq!(town.of_role(NodeRole::Active), [0, 1, 2, 3]);
+        // Nor do they say how long a broadcast takes.
+        for version in (1..=5).map(PolicyVersion) {
+            town.capacity.published(UnixMillis(town.now), version);
+            for stranger in &town.strangers {
+                let beat = Beat { installed: Some(version), ..Beat::default() };
+                town.capacity.heard(UnixMillis(town.now), *stranger, beat);
+            }
+        }
+        assert_eq!(town.capacity.report().broadcast_s, Some(1.0));
+    }
+    // Where nothing but strangers is there, they are all that there is.
+    let mut alone = Capacity::new(config(Activation::Cheapest), UnixMillis(0));
+    alone.heard(UnixMillis(0), key(1), Beat { declared: 2.0, ..Beat::default() });
+    assert_eq!(alone.pool(), 2.0);
+    // One that has gone leaves the others as they were.
+    alone.heard(UnixMillis(0), key(2), Beat { declared: 3.0, is_known: true, ..Beat::default() });
+    assert_eq!(alone.pool(), 3.0);
+    alone.gone(&key(2));
+    assert_eq!(alone.pool(), 2.0);
+}
+
+#[test]
+fn who_has_a_record_and_asks_for_nothing_is_replaced() {
+    let mut town = Town::new(Activation::Cheapest, (0..20).map(|n| (n, 1.0, 0.0)));
+    town.pass(900);
+    town.idle = town.of_role(NodeRole::Active).into_iter().map(key).collect();
+    assert!(!town.idle.is_empty());
+    town.pass(120);
+    let active = town.of_role(NodeRole::Active);
+    let working = active.iter().filter(|n| !town.idle.contains(&key(**n))).count() as f64;
+    assert!(working >= town.capacity.target().unwrap(), "{active:?}");
+    // Asking is enough, where there is nothing to be had.
+    let asking = town.idle[0];
+    for _ in 0..60 {
+        town.capacity.asks(UnixMillis(town.now), &asking);
+        town.pass(1);
+    }
+    let worker = &town.capacity.workers[&asking];
+    assert!(worker.role != NodeRole::Active || town.capacity.rate(worker) > 0.0);
 }

@@ -194,6 +194,25 @@ async fn beyond_the_limit_strangers_make_room_and_who_is_kept_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nobody_makes_room_for_who_is_blocked() {
+    let mut small = config(&[QUIC]);
+    small.limits.incoming = 1;
+    let a = echo(small).await;
+    let (blocked, stranger) = (start_echo(&[]).await, start_echo(&[]).await);
+    a.block(blocked.peer_id()).await.unwrap();
+    connect(&stranger, &a).await;
+    for _ in 0..3 {
+        let asked = match blocked.dial(a.peer_id(), a.listen_addrs()).await {
+            Ok(()) => blocked.request(a.peer_id(), vec![1], PATIENCE).await.map(|_| ()),
+            refused => refused,
+        };
+        asked.unwrap_err();
+    }
+    assert_eq!(a.connected_peers().await, [stranger.peer_id()]);
+    assert_eq!(stranger.request(a.peer_id(), vec![1, 2], PATIENCE).await.unwrap(), [2, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn silent_sockets_lock_nobody_out() {
     let mut small = config(&[TCP]);
     small.limits.pending_incoming = 8;
