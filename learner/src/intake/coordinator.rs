@@ -20,6 +20,7 @@ use crate::intake::work_ahead::{WorkAhead, WorkAheadConfig};
 use crate::reputation::{Decision, NetworkPrefix, Record, RecordConfig, RecordJournal, Subject};
 use crate::storage::{ObjectStoreError, Store};
 use echo_policy::audit::NearMisses;
+use echo_protocol::program::log_throttle::PacedKeys;
 use echo_protocol::run::epoch::Epoch;
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
@@ -30,10 +31,14 @@ use echo_protocol::work::submission::{Outcome, RefuseReason};
 use echo_protocol::work::trajectory::TrajectoryGroup;
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use granting::{Granted, LeaseRequest, WorkAheadReport};
 pub use reply::UnsignedReply;
 pub use state::CoordinatorState;
+
+/// Lines about who is not heard any more: keys cost nothing, so there may be thousands a minute.
+static SILENCED: PacedKeys<PublicKey> = PacedKeys::new(Duration::from_secs(60));
 
 /// Why the coordinator cannot work.
 #[derive(Debug, thiserror::Error)]
@@ -362,7 +367,9 @@ impl Coordinator {
         }
         self.give_back(node, &refusal);
         if self.record.refused(now, *node, refusal.reason, refusal.fault) {
-            tracing::warn!(node = %node.short(), %refusal, "a node is not heard any more for now");
+            if SILENCED.due(*node).is_some() {
+                tracing::warn!(node = %node.short(), %refusal, "a node is not heard any more for now");
+            }
             self.forget(node);
         }
         let receipt = match (refusal.reason, refusal.counter) {
@@ -424,7 +431,9 @@ impl Coordinator {
     pub fn judged(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
         let silenced = self.record.judged(now, verifier, right);
         if silenced {
-            tracing::warn!(verifier = %verifier.short(), "a verifier is not heard any more for now");
+            if SILENCED.due(verifier).is_some() {
+                tracing::warn!(verifier = %verifier.short(), "a verifier is not heard any more for now");
+            }
             self.forget(&verifier);
         }
         silenced

@@ -243,6 +243,19 @@ async fn an_address_that_is_nonsense_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_others_say_of_a_peer_points_at_no_name_and_not_at_our_own_machine() {
+    let (a, _events) = start(&[]).await;
+    let peer = PeerId::random();
+    for address in ["/dns4/localhost/tcp/22", "/ip4/127.0.0.1/tcp/22", "/ip6/::1/tcp/22"] {
+        assert!(!a.hear_address(peer, address.parse().unwrap()).await.unwrap(), "{address}");
+    }
+    assert!(a.known_addresses(peer).await.is_empty());
+    let elsewhere: Multiaddr = "/ip4/203.0.113.7/tcp/4160".parse().unwrap();
+    assert!(a.hear_address(peer, elsewhere.clone()).await.unwrap());
+    assert_eq!(a.known_addresses(peer).await, [elsewhere]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_last_handle_stops_the_host() {
     let (a, mut events) = start(&[QUIC]).await;
     let clone = a.clone();
