@@ -372,6 +372,7 @@ impl Coordinator {
             }
             self.forget(node);
         }
+        self.may_have_lost_its_record(node);
         let receipt = match (refusal.reason, refusal.counter) {
             // The receipt is a courtesy: a store that fails is found out elsewhere.
             (RefuseReason::Duplicate, Some(counter)) => {

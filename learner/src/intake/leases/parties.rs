@@ -61,6 +61,16 @@ impl Parties {
         }
     }
 
+    /// Notes that a node has lost its record.
+    fn is_unknown_now(&mut self, node: &PublicKey) {
+        let party = self.of(node);
+        // As it may have been noted before its network was seen.
+        self.known.remove(&Party::Key(*node));
+        if self.known_keys.remove(node) && !self.known_keys.iter().any(|other| self.of(other) == party) {
+            self.known.remove(&party);
+        }
+    }
+
     /// Whose a node is.
     pub(super) fn of(&self, node: &PublicKey) -> Party {
         self.networks.get(node).map_or(Party::Key(*node), |network| Party::Network(*network))
@@ -108,6 +118,11 @@ impl LeaseBook {
     /// Notes that a node has a record. Where some have, orders are not given up without them.
     pub fn is_known_now(&mut self, node: &PublicKey) {
         self.parties.is_known_now(node);
+    }
+
+    /// Notes that a node has no record, or has lost it.
+    pub fn is_unknown_now(&mut self, node: &PublicKey) {
+        self.parties.is_unknown_now(node);
     }
 
     /// Orders that may be out with a node. All keys of a network that have no record hold no more than one node.

@@ -429,6 +429,16 @@ fn all_strangers_of_a_network_hold_no_more_than_one_node() {
 }
 
 #[test]
+fn who_loses_its_record_is_a_stranger_again() {
+    let mut book = LeaseBook::new(config());
+    (1..=2).for_each(|key| book.is_known_now(&node(key)));
+    book.is_unknown_now(&node(2));
+    assert_eq!(ranges(&book.grant(at(0), node(2), 64, 1_000)), [(0, 8)]);
+    book.is_unknown_now(&node(1));
+    assert_eq!(ranges(&book.grant(at(0), node(3), 64, 1_000)), [(8, 64)], "nobody has one any more");
+}
+
+#[test]
 fn who_comes_back_through_a_relay_is_the_owner_that_it_was() {
     let mut book = LeaseBook::new(config());
     book.connected(node(1), network(1));
