@@ -225,7 +225,7 @@ impl Capacity {
         let Some(worker) = self.workers.get_mut(&node) else { return };
         if has_work {
             worker.rate.works(now.since(worker.seen).min(LONGEST_BEAT_MS) as f64);
-            worker.busy = worker.busy.max(now);
+            worker.busy = now;
         }
         if worker.is_known != is_known {
             worker.is_known = is_known;
@@ -272,7 +272,7 @@ impl Capacity {
     /// A node asked for orders, and may have some.
     pub fn asks(&mut self, now: UnixMillis, node: &PublicKey) {
         if let Some(worker) = self.workers.get_mut(node) {
-            worker.busy = worker.busy.max(now);
+            worker.busy = now;
         }
     }
 

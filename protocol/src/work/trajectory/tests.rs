@@ -250,6 +250,24 @@ fn caches_are_kept_where_the_charter_allows_it_and_there_is_something_to_keep() 
     assert!(matches!(one.check_form(&keeps), Err(SchemaError::Caches(_))));
 }
 
+#[test]
+fn no_more_positions_are_named_than_versions_change() {
+    let keeps = Form { keeps_caches: true, ..form() };
+    let trajectory = Trajectory {
+        response: vec![1; 4],
+        logprobs: vec![-0.5; 4],
+        versions: spans([2, 2, 2, 4].map(PolicyVersion)),
+        ..trajectory()
+    };
+    let with = |recomputed: &[u32]| {
+        let trajectories = vec![trajectory.clone(); 2];
+        let recomputed = recomputed.to_vec();
+        TrajectoryGroup { trajectories, caches: Caches::Kept, recomputed, ..group() }.check_form(&keeps)
+    };
+    assert_eq!(with(&[1]), Ok(()));
+    assert_eq!(with(&[1, 2]), Err(SchemaError::Caches("more positions than versions change")));
+}
+
 /// As many as a frame of 8 MB holds. Where each change is searched for among all positions, this takes minutes.
 #[test]
 fn half_a_million_positions_are_checked_in_no_time() {
