@@ -355,8 +355,9 @@ impl Capacity {
         self.workers.values().filter(|worker| worker.works()).map(|worker| self.rate(worker)).sum()
     }
 
-    /// Whether what a node brings is counted upon. A key costs nothing, and what it says of its speed neither: once
-    /// any node has a record, the others are tried, and put nobody to rest. Nor does who asks for nothing.
+    /// Whether what a node brings is counted upon. A key costs nothing, and what it says of its speed
+    /// neither: once any node has a record, the others are tried, and put nobody to rest. Nor does who
+    /// asks for nothing.
     fn counts(&self, worker: &Worker) -> bool {
         let is_idle = worker.role == NodeRole::Active && worker.seen.since(worker.busy) > IDLE_MS;
         !is_idle && (worker.is_known || self.known == 0)

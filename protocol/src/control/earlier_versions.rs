@@ -20,7 +20,9 @@ use crate::wire::time::UnixMillis;
 use crate::work::lease::{Lease, LeaseId};
 use crate::work::order::OrderCounter;
 use crate::work::receipt::Receipt;
+use crate::work::submission::RefuseReason;
 use crate::work::trajectory::{GroupHead, MetaValue, TrajectoryGroup, VersionSpan};
+use crate::work::verification::{Offer, Opinion, Report, VerifierMessage};
 
 /// More than any message here has.
 const MAX: usize = 1 << 20;
@@ -124,6 +126,18 @@ struct OldReceipt {
     trajectories: u32,
     rewards: f64,
     at: UnixMillis,
+}
+
+#[derive(Serialize)]
+struct OldReport {
+    run: RunId,
+    group: ContentId,
+    opinion: OldOpinion,
+}
+
+#[derive(Serialize)]
+enum OldOpinion {
+    Lie { reason: &'static str, detail: &'static str },
 }
 
 #[derive(Serialize)]
@@ -286,6 +300,20 @@ fn charters_and_receipts_keep_their_bytes() {
     let opened = read.open().unwrap();
     assert_eq!((opened.sequence, opened.counter, opened.rewards), (5, OrderCounter(9), 1.5));
     assert_eq!(encode(&opened, MAX).unwrap(), encode(&receipt, MAX).unwrap());
+}
+
+#[test]
+fn verifiers_are_understood_as_they_were() {
+    let offer = b"\xa1\x65Offer\xa2\x68capacity\x02\x64held\x82\x03\x04";
+    let read = VerifierMessage::from_bytes(offer).unwrap();
+    let held = vec![PolicyVersion(3), PolicyVersion(4)];
+    assert_eq!(read, VerifierMessage::Offer(Offer { capacity: 2, held }));
+
+    let opinion = OldOpinion::Lie { reason: "reward", detail: "claims 1, earns 0" };
+    let report = OldReport { run: run(), group: ContentId::of(b"a group"), opinion };
+    let read = Signed::<Report>::from_bytes(&signed("echo check report 1", &report)).unwrap().open().unwrap();
+    let detail = "claims 1, earns 0".to_owned();
+    assert_eq!(read.opinion, Opinion::Lie { reason: RefuseReason::Reward, detail });
 }
 
 /// Under the name of their own version, requests are not read at all: `net::behaviour::control_codec`.

@@ -234,8 +234,8 @@ impl TrajectoryGroup {
     fn check_recomputed(&self) -> Result<(), SchemaError> {
         let longest = self.trajectories.iter().max_by_key(|t| t.response.len());
         let changes = longest.map_or(0, |t| t.version_changes().count());
-        // Between two of them a version took over: caches that hold one version's work alone are as good as new.
-        // Each costs an audit a prefill of its own.
+        // Between two of them a version took over: caches that hold one version's work alone are as
+        // good as new. Each costs an audit a prefill of its own.
         if self.recomputed.len() > changes {
             return Err(SchemaError::Caches("more positions than versions change"));
         }

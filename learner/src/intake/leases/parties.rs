@@ -125,7 +125,8 @@ impl LeaseBook {
         self.parties.is_unknown_now(node);
     }
 
-    /// Orders that may be out with a node. All keys of a network that have no record hold no more than one node.
+    /// Orders that may be out with a node. All keys of a network that have no record hold no more than
+    /// one node.
     pub(super) fn most_open(&self, node: &PublicKey) -> u64 {
         let most = self.config.max_open_per_node;
         let is_stranger = self.parties.knows_anybody() && !self.parties.knows(node);

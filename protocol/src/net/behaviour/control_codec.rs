@@ -1,7 +1,8 @@
 //! How control messages lie on their stream: one frame for the request, one for the response.
 //!
-//! Under the name of the version before, requests have other fields. Nothing of them is handed on, and the answer
-//! is a refusal that names both versions: it has the same form in both, so the node shows it to its owner.
+//! Under the name of the version before, requests have other fields. Nothing of them is handed on, and
+//! the answer is a refusal that names both versions: it has the same form in both, so the node shows it
+//! to its owner.
 
 use std::io;
 

@@ -39,9 +39,9 @@ impl Yamux {
         Self(config)
     }
 
-    /// The same where thousands of strangers connect: streams may leave what each begins with unread, 256 KiB, and all
-    /// of a connection together `more` bytes. Windows grow with what a peer says of its round trips, to a GiB
-    /// otherwise.
+    /// The same where thousands of strangers connect: streams may leave what each begins with unread,
+    /// 256 KiB, and all of a connection together `more` bytes. Otherwise windows grow with what a peer
+    /// says of its round trips, to a GiB.
     pub(in crate::net) fn hub(max_streams: usize, more: usize) -> Self {
         let Self(mut config) = Self::new(max_streams);
         config.set_max_connection_receive_window(Some(unread(max_streams, more)));

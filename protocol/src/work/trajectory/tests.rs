@@ -268,7 +268,8 @@ fn no_more_positions_are_named_than_versions_change() {
     assert_eq!(with(&[1, 2]), Err(SchemaError::Caches("more positions than versions change")));
 }
 
-/// As many as a frame of 8 MB holds. Where each change is searched for among all positions, this takes minutes.
+/// As many as a frame of 8 MB holds. Where each change is searched for among all positions, this takes
+/// minutes.
 #[test]
 fn half_a_million_positions_are_checked_in_no_time() {
     let changes = 500_000u32;
