@@ -15,7 +15,9 @@ use echo_lab::study::precision::{self, Form, PrecisionStudy};
 use echo_lab::study::simulated::FleetStudy;
 use echo_lab::study::work_ahead::{self, PacedStudy};
 use echo_lab::study::{self, DelayModel, Study};
-use echo_lab::study::{paced_capacity, paced_faults, simulated_ablation, simulated_capacity, simulated_faults};
+use echo_lab::study::{
+    paced_capacity, paced_faults, simulated_ablation, simulated_capacity, simulated_faults,
+};
 use std::path::PathBuf;
 
 /// What the help ends with.
