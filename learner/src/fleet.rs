@@ -230,7 +230,9 @@ impl Fleet {
         let is_newest = |version: Option<PolicyVersion>| usize::from(version.is_some() && version == newest);
         self.current = self.current + is_newest(installed) - is_newest(before);
         let published = self.publications.iter().find(|(version, _)| Some(*version) == installed);
-        if let (true, Some((_, at))) = (installed > before, published) {
+        // Strangers would say that broadcasts take long, and nobody would count as behind.
+        let counts = installed > before && (member.worked || self.worked == 0);
+        if let (true, Some((_, at))) = (counts, published) {
             self.broadcast_ms.push_back(now.since(*at));
             if self.broadcast_ms.len() > MAX_BROADCAST_SAMPLES {
                 self.broadcast_ms.pop_front();

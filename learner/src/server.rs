@@ -353,7 +353,7 @@ async fn watch(shared: Arc<SharedState>, mut events: mpsc::Receiver<SnapshotEven
                 );
             }
             SnapshotEvent::CutOff(peer) => {
-                tracing::warn!(peer = %peer.short(), "a node broke the chunk protocol");
+                paced_log::warning("cut off", &format!("node {} broke the chunk protocol", peer.short()));
                 shared.fleet().cut_off(&peer);
             }
             SnapshotEvent::Install(_) | SnapshotEvent::Progress { .. } => {}

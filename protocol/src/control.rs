@@ -12,5 +12,7 @@
 //! node <── the matching response, or a refusal in words ────────────── learner
 //! ```
 
+#[cfg(test)]
+mod earlier_versions;
 pub mod heartbeat;
 pub mod requests;

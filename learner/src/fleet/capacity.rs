@@ -106,6 +106,8 @@ pub struct Beat {
     pub has_work: bool,
     /// Whether it gets none because they would come back too late: it brings nothing then, however fast it is.
     pub too_slow: bool,
+    /// Whether it has a record of accepted work.
+    pub is_known: bool,
     /// What its owner says.
     pub offer: Offer,
 }
@@ -124,6 +126,8 @@ struct Worker {
     changed: Option<UnixMillis>,
     /// a: whether its heartbeats come.
     available: bool,
+    /// Whether it has a record of accepted work.
+    is_known: bool,
     /// Whether it gets no orders because they would come back too late.
     too_slow: bool,
     /// Whether it was told to rest, and has not asked again since: it does not know of another role yet.
@@ -171,6 +175,8 @@ pub struct Capacity {
     config: CapacityConfig,
     demand: Demand,
     workers: BTreeMap<PublicKey, Worker>,
+    /// Workers with a record: once there are any, no others count.
+    known: usize,
     away: BTreeMap<PublicKey, f64>,
     ledger: Ledger,
     deviations: Deviations,
@@ -192,6 +198,7 @@ impl Capacity {
             config,
             demand: Demand::default(),
             workers: BTreeMap::new(),
+            known: 0,
             away: BTreeMap::new(),
             deviations: Deviations::default(),
             look: Look::default(),
@@ -223,7 +230,7 @@ impl Capacity {
 
     /// Takes in a heartbeat. A node that is new gets a role.
     pub fn heard(&mut self, now: UnixMillis, node: PublicKey, beat: Beat) {
-        let Beat { installed, declared, has_work, too_slow, offer } = beat;
+        let Beat { installed, declared, has_work, too_slow, is_known, offer } = beat;
         if !self.workers.contains_key(&node) {
             self.admit(now, node, &offer);
         }
@@ -232,16 +239,22 @@ impl Capacity {
             (worker.asked, worker.is_idle) = (now, false);
             worker.rate.works(now.since(worker.seen).min(LONGEST_BEAT_MS) as f64);
         }
+        if worker.is_known != is_known {
+            worker.is_known = is_known;
+            self.known = if is_known { self.known + 1 } else { self.known - 1 };
+        }
         worker.rate.declares(if declared.is_finite() { declared } else { 0.0 });
         (worker.seen, worker.available, worker.too_slow) = (now, true, too_slow);
         if worker.offer != offer {
             worker.price = self.config.prices.of(&node, &offer);
             worker.offer = offer;
         }
-        let before = std::mem::replace(&mut worker.installed, installed);
+        // A node that goes back and forth has a version once.
+        let before = worker.installed;
+        worker.installed = before.max(installed);
         if let Some(installed) = installed
-            && before != Some(installed)
-            && worker.role == NodeRole::Active
+            && before < Some(installed)
+            && self.workers.get(&node).is_some_and(|worker| self.is_awaited(worker))
         {
             self.demand.installed(now, before, installed);
         }
@@ -261,6 +274,7 @@ impl Capacity {
             role,
             changed: None,
             available: true,
+            is_known: false,
             too_slow: false,
             sleeps: false,
             asked: now,
@@ -279,6 +293,7 @@ impl Capacity {
     /// A node is gone. What an active one brought is replaced at the next look.
     pub fn gone(&mut self, node: &PublicKey) {
         let Some(worker) = self.workers.remove(node) else { return };
+        self.known -= usize::from(worker.is_known);
         self.fault |= worker.role == NodeRole::Active;
         if let Some(rate) = worker.rate.per_s(0.0).filter(|_| worker.rate.is_measured())
             && self.away.len() < MAX_AWAY
@@ -307,7 +322,7 @@ impl Capacity {
 
     /// A version goes out.
     pub fn published(&mut self, now: UnixMillis, version: PolicyVersion) {
-        let active = self.workers.values().filter(|worker| worker.works()).count();
+        let active = self.workers.values().filter(|worker| self.is_awaited(worker)).count();
         self.demand.published(now, version, active, self.config.gamma);
     }
 
@@ -371,10 +386,27 @@ impl Capacity {
         self.workers.values().filter(|worker| worker.works()).map(|worker| self.rate(worker)).sum()
     }
 
-    /// μ of a node as it counts: one of which nothing is known counts as the usual one, and one that gets no
-    /// orders, or wants none, as nothing. Slow volunteers cost nothing, and would take the place of all who bring anything.
+    /// Whether what a node brings is counted upon. Who gets no orders, or wants none, brings nothing: slow
+    /// volunteers cost nothing, and would take the place of all who bring anything. A key costs nothing, and what
+    /// it says of its speed neither: once any node has a record, the others are tried, and put nobody to rest.
+    fn counts(&self, worker: &Worker) -> bool {
+        worker.may_bring() && (worker.is_known || self.known == 0)
+    }
+
+    /// Whether a broadcast is timed by a node: it works, and counts.
+    fn is_awaited(&self, worker: &Worker) -> bool {
+        worker.works() && self.counts(worker)
+    }
+
+    /// μ of a node as it counts.
     fn rate(&self, worker: &Worker) -> f64 {
-        if worker.too_slow || worker.is_idle {
+        if self.counts(worker) { self.hoped(worker) } else { 0.0 }
+    }
+
+    /// μ of a node as it may be, with a record or without one. One of which nothing is known is as fast as the
+    /// usual one.
+    fn hoped(&self, worker: &Worker) -> f64 {
+        if !worker.may_bring() {
             return 0.0;
         }
         let believed = if self.usual > 0.0 { BELIEVED * self.usual } else { f64::MAX };
@@ -392,6 +424,20 @@ impl Worker {
     /// Whether it gets orders, is there, and asks for them.
     fn works(&self) -> bool {
         self.available && self.role == NodeRole::Active && !self.sleeps
+    }
+
+    /// Whether it would bring something: it asks for orders, and gets some.
+    fn may_bring(&self) -> bool {
+        !self.too_slow && !self.is_idle
+    }
+
+    /// Gives it a role.
+    fn becomes(&mut self, now: UnixMillis, role: NodeRole) {
+        if self.sleeps {
+            // It asks when its rest is over, and not before.
+            self.asked = now.plus(60_000 * u64::from(REST_MIN));
+        }
+        (self.role, self.changed) = (role, Some(now));
     }
 }
 

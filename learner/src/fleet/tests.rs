@@ -486,6 +486,16 @@ fn times_the_broadcast_once_for_each_node_and_version() {
 }
 
 #[test]
+fn strangers_do_not_say_how_long_a_broadcast_takes() {
+    let mut fleet = besieged();
+    (1..=4).for_each(|node| fleet.has_worked(&key(node), true));
+    fleet.published(UnixMillis(0), PolicyVersion(2));
+    fleet.heartbeat(UnixMillis(1_000), key(1), installed(2)).unwrap();
+    (5..=64).for_each(|node| fleet.heartbeat(UnixMillis(600_000), key(node), installed(2)).unwrap());
+    assert_eq!((fleet.broadcast_ms(0.0), fleet.broadcast_ms(1.0)), (Some(1_000), Some(1_000)));
+}
+
+#[test]
 fn a_node_that_does_not_relay_is_nobodys_neighbour() {
     let mut fleet = of(DisseminationMode::Echo, 3);
     fleet.heartbeat(UnixMillis(0), key(9), Heartbeat { relays: false, ..beat() }).unwrap();

@@ -45,6 +45,7 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS};
 use echo_protocol::work::order::OrderCounter;
 
+use crate::reputation::NetworkPrefix;
 use changes::{Change, Changes, Rest};
 use parties::{Parties, Party};
 
@@ -88,6 +89,8 @@ struct Open {
     left: u32,
     /// Where the learner was when it granted it; `None` if an earlier process did.
     at: Option<PolicyVersion>,
+    /// The network of a key without a record, under which its orders count too.
+    stranger_of: Option<NetworkPrefix>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +138,8 @@ pub struct LeaseBook {
     /// The numbers of `leases`, by their nodes.
     by_node: BTreeSet<(PublicKey, LeaseId)>,
     out_by_node: BTreeMap<PublicKey, u64>,
+    /// Orders that are out with keys without a record, by their networks.
+    strangers_out: BTreeMap<NetworkPrefix, u64>,
     /// Whose the nodes are.
     parties: Parties,
     /// When each party last asked for orders. Whoever has gone or has not asked for two lifetimes of
@@ -162,6 +167,7 @@ impl LeaseBook {
             deadlines: BTreeSet::new(),
             by_node: BTreeSet::new(),
             out_by_node: BTreeMap::new(),
+            strangers_out: BTreeMap::new(),
             parties: Parties::default(),
             asked: BTreeMap::new(),
             forgot: UnixMillis(0),
@@ -393,8 +399,9 @@ impl LeaseBook {
         self.cursor = self.cursor.max(end);
         self.deadlines.insert((deadline, id));
         self.by_node.insert((node, id));
-        *self.out_by_node.entry(node).or_default() += u64::from(count);
-        self.leases.insert(id, Open { lease: lease.clone(), deadline, left: count, at: Some(self.at) });
+        let stranger_of = self.count(node, u64::from(count));
+        let (lease_kept, at) = (lease.clone(), Some(self.at));
+        self.leases.insert(id, Open { lease: lease_kept, deadline, left: count, at, stranger_of });
         self.changes.push(Change::Granted(lease.clone()));
         lease
     }
@@ -418,17 +425,6 @@ impl LeaseBook {
             }
         }
         Some(slot)
-    }
-
-    /// One order fewer is out with the node of lease `id`.
-    fn uncount(&mut self, id: LeaseId) {
-        let Some(node) = self.holder(id).copied() else { return };
-        if let Some(count) = self.out_by_node.get_mut(&node) {
-            *count -= 1;
-            if *count == 0 {
-                self.out_by_node.remove(&node);
-            }
-        }
     }
 }
 

@@ -147,6 +147,7 @@ fn response(
                 declared: f64::from(heartbeat.rollouts_per_s),
                 has_work: coordinator.holds(&node),
                 too_slow: coordinator.refuses(&node),
+                is_known,
                 offer: heartbeat.offer.clone(),
             };
             drop(coordinator);

@@ -8,10 +8,10 @@ use echo_protocol::net::snapshots::Stopped;
 use echo_protocol::net::{GossipVerdict, HostEvent, HostEvents, PeerId};
 use echo_protocol::program::log_throttle::PacedKeys;
 use echo_protocol::snapshot::manifest::Manifest;
-use echo_protocol::wire::signed::Signed;
+use echo_protocol::wire::signed::{Signed, SignedError};
 use tokio::sync::Notify;
 
-use crate::snapshots::manifests::{ManifestAge, Manifests};
+use crate::snapshots::manifests::{BadManifest, ManifestAge, Manifests};
 
 /// Whoever hands on rubbish has one line a minute.
 static BAD: PacedKeys<PeerId> = PacedKeys::new(Duration::from_secs(60));
@@ -52,18 +52,18 @@ async fn judge(
     verdict: GossipVerdict,
 ) -> Result<(), Stopped> {
     let offered = match Signed::<Manifest>::from_bytes(data) {
-        Ok(signed) => manifests.offer(signed).await?.map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
+        Ok(signed) => manifests.offer(signed).await?,
+        Err(error) => Err(BadManifest::from(SignedError::from(error))),
     };
     match offered {
         Ok(ManifestAge::News | ManifestAge::Known) => verdict.accept(),
         Ok(ManifestAge::Old) => verdict.ignore(),
         Err(error) => {
             match BAD.due(source) {
-                Some(times) => tracing::warn!(%source, error, times, "a neighbour handed on bad manifests"),
-                None => tracing::debug!(%source, error, "a neighbour handed on a bad manifest"),
+                Some(times) => tracing::warn!(%source, %error, times, "a neighbour handed on bad manifests"),
+                None => tracing::debug!(%source, %error, "a neighbour handed on a bad manifest"),
             }
-            verdict.reject();
+            if error.is_of_another_version() { verdict.ignore() } else { verdict.reject() }
         }
     }
     Ok(())

@@ -44,6 +44,13 @@ pub enum BadManifest {
     Workload(#[from] NodeWorkloadError),
 }
 
+impl BadManifest {
+    /// Whether a learner of another version signed it. Neighbours of that version hand it on rightly.
+    pub fn is_of_another_version(&self) -> bool {
+        matches!(self, Self::Signed(SignedError::Before { .. }))
+    }
+}
+
 /// What a good manifest is to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManifestAge {
@@ -230,6 +237,15 @@ fn missed(bases: &BTreeMap<PolicyVersion, Option<PolicyVersion>>) -> Option<Poli
 #[cfg(test)]
 mod tests {
     use super::*;
+    use echo_protocol::wire::identity::NodeKey;
+
+    #[test]
+    fn nobody_is_blamed_for_manifests_of_an_earlier_version() {
+        let (context, before) = ("echo snapshot manifest 3", "echo snapshot manifest 2");
+        assert!(BadManifest::from(SignedError::Before { context, before }).is_of_another_version());
+        let key = NodeKey::from_secret([1; 32]).public();
+        assert!(!BadManifest::from(SignedError::Signature { context, key }).is_of_another_version());
+    }
 
     #[test]
     fn what_is_missed_is_the_first_gap_below_the_newest() {

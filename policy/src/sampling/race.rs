@@ -238,6 +238,24 @@ mod tests {
         assert!((0.027..0.048).contains(&share), "{share}");
     }
 
+    /// Who knows u may take any token within the tolerance. By intervals that are 1 + 2δV of V tokens.
+    #[test]
+    fn a_large_vocabulary_gives_no_more_tokens_to_choose_from() {
+        let logits = logits(20_000, 4.0, 1);
+        let row = LogitsRow::new(&logits, 1.0).unwrap();
+        let (positions, tolerance) = (200u32, 5e-3);
+        let mut acceptable = 0;
+        for position in 0..positions {
+            let clocks = Clocks::new(uniform(&[7; 32], 0, position));
+            let times: Vec<f64> =
+                (0..logits.len()).filter_map(|token| clocks.time(&row, token, None)).collect();
+            let first = times.iter().copied().fold(f64::INFINITY, f64::min);
+            acceptable += times.iter().filter(|time| **time - first <= tolerance).count();
+        }
+        // A second one at one position in two hundred.
+        assert!(acceptable <= positions as usize + 8, "{acceptable} tokens at {positions} positions");
+    }
+
     #[test]
     fn impossible_tokens_and_single_ones_are_as_the_rule_says() {
         let logits = [f32::NEG_INFINITY, 0.0, -100.0, f32::NEG_INFINITY];

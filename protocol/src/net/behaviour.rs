@@ -7,7 +7,7 @@
 //! `net::reachability`, `net::streams`, and the settings and limits.
 //!
 //! ```text
-//! connection ──> limits ──> block list ──> identify, ping, DHT, gossip, control, streams
+//! connection ──> limits ──> block list ──> crowding ──> identify, ping, DHT, gossip, control, streams
 //!                  │                    └─> AutoNAT, circuit relay, hole punching
 //!                  └── refused: no other part hears of it
 //! ```
@@ -90,8 +90,9 @@ pub(super) type Gossip =
 #[derive(NetworkBehaviour)]
 pub(super) struct EchoBehaviour {
     pub(super) limits: connection_limits::Behaviour,
-    pub(super) crowding: Crowding,
     pub(super) blocked: allow_block_list::Behaviour<allow_block_list::BlockedPeers>,
+    /// Last of those that refuse: nobody makes room for one who is refused all the same.
+    pub(super) crowding: Crowding,
     pub(super) identify: Identify,
     pub(super) ping: ping::Behaviour,
     pub(super) kad: Dht,
@@ -130,7 +131,10 @@ impl EchoBehaviour {
             kad: Dht::new(kad(me, config.mode)),
             gossip: gossip(config)?,
             control: request_response::Behaviour::new(
-                [(StreamProtocol::new(protocol_names::CONTROL), ProtocolSupport::Full)],
+                [
+                    (StreamProtocol::new(protocol_names::CONTROL), ProtocolSupport::Full),
+                    (StreamProtocol::new(protocol_names::CONTROL_4), ProtocolSupport::Inbound),
+                ],
                 request_response::Config::default()
                     .with_request_timeout(MAX_REQUEST_TIMEOUT)
                     .with_max_concurrent_streams(MAX_CONTROL_STREAMS),

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use libp2p::{Multiaddr, PeerId};
 
+use super::protocol_names;
+
 /// Why a host could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
@@ -120,7 +122,10 @@ pub enum NetError {
         peer: PeerId,
     },
     /// The peer does not speak our control protocol.
-    #[error("{peer} does not take control requests; is it of this network and version?")]
+    #[error(
+        "{peer} does not take requests of {}; is it of this network and version?",
+        protocol_names::CONTROL
+    )]
     RequestUnsupported {
         /// The peer that has no control protocol.
         peer: PeerId,

@@ -6,6 +6,9 @@
 /// Requests and responses of at most a few megabytes: leases, news, manifests, neighbourhoods, heartbeats.
 pub const CONTROL: &str = "/echo/control/5";
 
+/// The same as older nodes speak it. What they ask is not read: they are told which version is spoken here.
+pub const CONTROL_4: &str = "/echo/control/4";
+
 /// Streams that carry the chunks of snapshots.
 pub const CHUNKS: &str = "/echo/chunks/3";
 
@@ -46,6 +49,7 @@ mod tests {
     fn names_carry_a_version() {
         for name in [
             CONTROL,
+            CONTROL_4,
             CHUNKS,
             TRAJECTORIES,
             TRAJECTORIES_1,

@@ -28,6 +28,8 @@ const QUIC_CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 const HUB_STREAM_WINDOW: u32 = 1024 * 1024;
 /// The same for all streams of a connection together. What is not read is memory that a stranger holds.
 const HUB_CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
+/// Streams over TCP that may be open between a hub and one peer: each may leave 256 KiB unread.
+const HUB_STREAMS: usize = 256;
 /// Streams that a peer may have open towards us on one connection.
 const MAX_STREAMS_PER_CONNECTION: u16 = 512;
 /// A QUIC connection that is silent for this long is dead, in milliseconds.
@@ -71,11 +73,9 @@ pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<
     let key = keypair(config.secret);
     let (circuits, circuit_parts) = circuit_transport(&key)?;
     let behaviour = EchoBehaviour::new(&key, config, circuit_parts)?;
-    let tcp = tcp_transport(&key, pacing.clone())?;
-    let quic = Delayed {
-        inner: quic_transport(&key, pacing.clone(), config.mode == DhtMode::Server),
-        by: TCP_HEAD_START,
-    };
+    let is_hub = config.mode == DhtMode::Server;
+    let tcp = tcp_transport(&key, pacing.clone(), is_hub)?;
+    let quic = Delayed { inner: quic_transport(&key, pacing.clone(), is_hub), by: TCP_HEAD_START };
     let direct = tcp.or_transport(quic).map(|either, _| either.into_inner());
     let circuits = Delayed { inner: circuits, by: DIRECT_HEAD_START };
     let every = direct.or_transport(circuits).map(|either, _| either.into_inner());
@@ -133,12 +133,20 @@ fn circuit_transport(
     Ok((transport, behaviour))
 }
 
-fn tcp_transport(key: &Keypair, pacing: Pacing) -> Result<Boxed<(PeerId, StreamMuxerBox)>, NetError> {
+fn tcp_transport(
+    key: &Keypair,
+    pacing: Pacing,
+    is_hub: bool,
+) -> Result<Boxed<(PeerId, StreamMuxerBox)>, NetError> {
+    let yamux = match is_hub {
+        true => Yamux::hub(HUB_STREAMS, HUB_CONNECTION_WINDOW as usize),
+        false => Yamux::new(MAX_STREAMS_PER_CONNECTION.into()),
+    };
     Ok(tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
         .map(|socket, _| Moderated::new(socket))
         .upgrade(Version::V1Lazy)
         .authenticate(Tls::new(key)?)
-        .multiplex(Yamux::new(MAX_STREAMS_PER_CONNECTION.into()))
+        .multiplex(yamux)
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::tcp(muxer, pacing.clone()))))
         .boxed())
 }
@@ -163,6 +171,19 @@ mod tests {
     use futures::StreamExt as _;
     use libp2p::core::Endpoint;
     use libp2p::core::transport::{DialOpts, ListenerId, PortUse, TransportEvent};
+
+    use crate::net::limits::HUB_INCOMING;
+    use crate::net::transport::yamux::unread;
+
+    /// docs/concepts/security.md promises these.
+    #[test]
+    fn what_strangers_leave_unread_at_a_hub_is_bounded() {
+        const { assert!(HUB_CONNECTION_WINDOW as u64 * HUB_INCOMING as u64 <= 24 << 30) };
+        const { assert!(HUB_STREAM_WINDOW <= HUB_CONNECTION_WINDOW) };
+        assert_eq!(unread(HUB_STREAMS, HUB_CONNECTION_WINDOW as usize), 66 << 20);
+        // The library refuses windows that are smaller than those that its streams begin with.
+        let _hub = Yamux::hub(HUB_STREAMS, HUB_CONNECTION_WINDOW as usize);
+    }
 
     #[tokio::test]
     async fn without_a_resolver_ip_addresses_are_dialled_and_names_give_an_error() {

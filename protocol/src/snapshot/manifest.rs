@@ -96,6 +96,8 @@ pub struct ManifestError {
 
 impl Signable for Manifest {
     const CONTEXT: &'static str = "echo snapshot manifest 3";
+    // Without an epoch.
+    const BEFORE: &'static [&'static str] = &["echo snapshot manifest 2"];
     const MAX_BYTES: usize = MAX_MANIFEST_BYTES;
 }
 

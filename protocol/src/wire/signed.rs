@@ -16,6 +16,8 @@ use std::marker::PhantomData;
 pub trait Signable: Serialize + DeserializeOwned {
     /// Names this kind of message and its version in every signature.
     const CONTEXT: &'static str;
+    /// The names of earlier versions, whose bodies have another form. They are refused by name.
+    const BEFORE: &'static [&'static str] = &[];
     /// Longest encoding of the body, in bytes.
     const MAX_BYTES: usize;
 }
@@ -43,6 +45,16 @@ pub enum SignedError {
         /// The key that it claims.
         key: PublicKey,
     },
+    /// Rightly signed, by a program of an earlier version.
+    #[error(
+        "{before}: of an earlier version of Echo, where this program reads {context}; both sides need the same version"
+    )]
+    Before {
+        /// The kind of message that is read here.
+        context: &'static str,
+        /// The kind that was signed.
+        before: &'static str,
+    },
     /// Rightly signed, but not by the key that has to sign it.
     #[error("{context}: signed by {found}, but only {expected} may sign it")]
     WrongKey {
@@ -65,7 +77,7 @@ impl<T: Signable> Signed<T> {
     /// Encodes and signs `value`.
     pub fn sign(value: &T, key: &NodeKey) -> Result<Self, CodecError> {
         let body = codec::encode(value, T::MAX_BYTES)?;
-        let signature = key.sign(&signed_message::<T>(&body));
+        let signature = key.sign(&signed_message(T::CONTEXT, &body));
         Ok(Self { body, key: key.public(), signature, kind: PhantomData })
     }
 
@@ -74,11 +86,17 @@ impl<T: Signable> Signed<T> {
         if self.body.len() > T::MAX_BYTES {
             return Err(CodecError::TooLarge { len: self.body.len(), cap: T::MAX_BYTES }.into());
         }
-        if self.key.verifies(&signed_message::<T>(&self.body), &self.signature) {
-            Ok(())
-        } else {
-            Err(SignedError::Signature { context: T::CONTEXT, key: self.key })
+        if self.is_signed_as(T::CONTEXT) {
+            return Ok(());
         }
+        match T::BEFORE.iter().copied().find(|before| self.is_signed_as(before)) {
+            Some(before) => Err(SignedError::Before { context: T::CONTEXT, before }),
+            None => Err(SignedError::Signature { context: T::CONTEXT, key: self.key }),
+        }
+    }
+
+    fn is_signed_as(&self, context: &str) -> bool {
+        self.key.verifies(&signed_message(context, &self.body), &self.signature)
     }
 
     /// Verifies the signature, then decodes the body.
@@ -122,8 +140,8 @@ impl<T: Signable> Signed<T> {
     }
 }
 
-fn signed_message<T: Signable>(body: &[u8]) -> Vec<u8> {
-    [T::CONTEXT.as_bytes(), &[0], blake3::hash(body).as_bytes()].concat()
+fn signed_message(context: &str, body: &[u8]) -> Vec<u8> {
+    [context.as_bytes(), &[0], blake3::hash(body).as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -167,6 +185,26 @@ mod tests {
         let signed = Signed::sign(&Note("hi".into()), &NodeKey::from_secret([1; 32])).unwrap();
         let posed = Signed::<Order>::from_bytes(&signed.to_bytes()).unwrap();
         assert!(matches!(posed.open(), Err(SignedError::Signature { .. })));
+    }
+
+    #[test]
+    fn an_earlier_version_is_refused_by_its_name() {
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        struct Later(String);
+        impl Signable for Later {
+            const CONTEXT: &'static str = "echo test note 2";
+            const BEFORE: &'static [&'static str] = &[Note::CONTEXT];
+            const MAX_BYTES: usize = 100;
+        }
+
+        let key = NodeKey::from_secret([1; 32]);
+        let before = Signed::sign(&Note("hi".into()), &key).unwrap().to_bytes();
+        let mut read = Signed::<Later>::from_bytes(&before).unwrap();
+        let refused = read.open_from(&key.public()).unwrap_err();
+        assert!(matches!(refused, SignedError::Before { before: "echo test note 1", .. }), "{refused}");
+        assert!(refused.to_string().contains("echo test note 2"), "{refused}");
+        read.body[1] ^= 1;
+        assert!(matches!(read.open(), Err(SignedError::Signature { .. })));
     }
 
     #[test]

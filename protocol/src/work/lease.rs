@@ -89,6 +89,8 @@ pub struct Returned {
 
 impl Signable for Lease {
     const CONTEXT: &'static str = "echo lease 2";
+    // With a deadline by the learner's clock.
+    const BEFORE: &'static [&'static str] = &["echo lease 1"];
     const MAX_BYTES: usize = 512;
 }
 

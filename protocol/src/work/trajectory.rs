@@ -232,7 +232,14 @@ impl TrajectoryGroup {
     /// Positions are those of tokens, each said once, and a change of version is left at
     /// which something was kept.
     fn check_recomputed(&self) -> Result<(), SchemaError> {
-        let longest = self.trajectories.iter().map(|t| t.response.len()).max().unwrap_or(0);
+        let longest = self.trajectories.iter().max_by_key(|t| t.response.len());
+        let changes = longest.map_or(0, |t| t.version_changes().count());
+        // Between two of them a version took over: caches that hold one version's work alone are as
+        // good as new. Each costs an audit a prefill of its own.
+        if self.recomputed.len() > changes {
+            return Err(SchemaError::Caches("more positions than versions change"));
+        }
+        let longest = longest.map_or(0, |t| t.response.len());
         let grow = self.recomputed.is_sorted_by(|a, b| a < b);
         let are_tokens = self.recomputed.iter().all(|&position| (1..longest).contains(&(position as usize)));
         if !(grow && are_tokens) {

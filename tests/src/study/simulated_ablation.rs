@@ -256,6 +256,8 @@ fn active(constants: &TableConstants, broadcast_s: f64) -> Vec<usize> {
         let now = UnixMillis(1_000 * second);
         for (machine, beat) in beats.iter().enumerate() {
             capacity.heard(now, key(machine), beat.clone());
+            // Who asks for nothing counts as nothing.
+            capacity.asks(now, &key(machine));
         }
         capacity.tick(now);
     }

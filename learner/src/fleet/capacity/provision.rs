@@ -89,10 +89,12 @@ impl Capacity {
             priced.map(|(name, price)| (name.to_owned(), Class { price, ..Class::default() })).collect();
         let (mut brought, mut spare) = (0.0, Vec::new());
         for (node, worker) in self.workers.iter().filter(|(_, worker)| worker.available) {
-            let rate = self.rate(worker);
-            brought += rate;
             let name = self.config.prices.name_of(node, &worker.offer);
-            if let Some(class) = name.and_then(|name| classes.get_mut(name)) {
+            let class = name.and_then(|name| classes.get_mut(name));
+            // A rented node has no record at first: who did not count on it would rent more until it has one.
+            let rate = if class.is_some() { self.hoped(worker) } else { self.rate(worker) };
+            brought += rate;
+            if let Some(class) = class {
                 class.present += 1;
                 class.rate += rate;
                 if worker.role == NodeRole::Resting {

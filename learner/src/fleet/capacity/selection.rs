@@ -11,7 +11,7 @@
 //!
 //! Besides, some nodes are kept on standby.
 
-use super::{Activation, Capacity, NodeRole, REST_MIN, SMALL_FLEET, Worker};
+use super::{Activation, Capacity, NodeRole, SMALL_FLEET, Worker};
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use std::cmp::Ordering;
@@ -50,8 +50,10 @@ struct Candidate {
     node: PublicKey,
     /// c in dollars an hour.
     price: f64,
-    /// μ in rollouts a second.
+    /// μ in rollouts a second, as it counts.
     rate: f64,
+    /// The same of a node without a record, by what it says.
+    hoped: f64,
     role: NodeRole,
     /// Whether it does not ask yet.
     sleeps: bool,
@@ -81,7 +83,7 @@ impl Capacity {
         let Some(target) = self.target().filter(|_| self.governs) else {
             // Whoever is told to work works: nothing is known that speaks against it.
             for worker in self.workers.values_mut().filter(|worker| worker.role != NodeRole::Active) {
-                (worker.role, worker.changed) = (NodeRole::Active, Some(now));
+                worker.becomes(now, NodeRole::Active);
             }
             self.deviations = Deviations::default();
             self.note(None);
@@ -142,10 +144,7 @@ impl Capacity {
 
     /// The median rate of nodes whose work has come in.
     fn look_at_rates(&mut self) {
-        let measured = self
-            .workers
-            .values()
-            .filter(|worker| worker.rate.is_measured() && !worker.too_slow && !worker.is_idle);
+        let measured = self.workers.values().filter(|w| w.rate.is_measured() && self.counts(w));
         let mut rates: Vec<f64> = measured.filter_map(|worker| worker.rate.per_s(0.0)).collect();
         let middle = rates.len() / 2;
         if !rates.is_empty() {
@@ -154,7 +153,7 @@ impl Capacity {
     }
 
     /// Activates the cheapest that do not work, until they bring `missing` rollouts a second. After a fault those
-    /// that ask already; what is active and sleeps has been counted on otherwise.
+    /// that ask already; what is active and sleeps has been counted on otherwise, unless it has no record.
     fn activate(&mut self, now: UnixMillis, missing: f64, fault: bool) {
         let mut idle = self.candidates(now, |worker| worker.role != NodeRole::Active);
         idle.retain(|candidate| fault || candidate.is_settled);
@@ -174,7 +173,7 @@ impl Capacity {
             if brought + counted_on >= missing {
                 break;
             }
-            brought += candidate.rate;
+            brought += candidate.hoped;
             self.set(now, &candidate.node, NodeRole::Active);
         }
         self.deviations.too_little = None;
@@ -303,6 +302,7 @@ impl Capacity {
                 node: *node,
                 price: worker.price,
                 rate: self.rate(worker),
+                hoped: self.hoped(worker),
                 role: worker.role,
                 sleeps: worker.sleeps,
                 is_settled: worker.changed.is_none_or(|at| now.since(at) >= period_ms),
@@ -314,11 +314,7 @@ impl Capacity {
 
     fn set(&mut self, now: UnixMillis, node: &PublicKey, role: NodeRole) {
         if let Some(worker) = self.workers.get_mut(node) {
-            if worker.sleeps {
-                // It asks when its rest is over, and not before.
-                worker.asked = now.plus(60_000 * u64::from(REST_MIN));
-            }
-            (worker.role, worker.changed) = (role, Some(now));
+            worker.becomes(now, role);
         }
     }
 

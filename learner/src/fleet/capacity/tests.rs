@@ -23,6 +23,8 @@ struct Town {
     asleep_until: BTreeMap<PublicKey, u64>,
     /// Whether the learner waits for its batch all the time.
     starves: bool,
+    /// Keys without a record that only say that they are fast.
+    strangers: Vec<PublicKey>,
     changes: BTreeMap<PublicKey, Vec<u64>>,
     roles: BTreeMap<PublicKey, NodeRole>,
 }
@@ -60,6 +62,7 @@ impl Town {
             with_sleep: false,
             asleep_until: BTreeMap::new(),
             starves: false,
+            strangers: Vec::new(),
             changes: BTreeMap::new(),
             roles: BTreeMap::new(),
         };
@@ -72,12 +75,19 @@ impl Town {
 
     fn beat(&mut self, installed: Option<PolicyVersion>) {
         let now = UnixMillis(self.now);
+        for stranger in &self.strangers {
+            let versions = [installed, None];
+            for installed in versions {
+                self.capacity.heard(now, *stranger, Beat { installed, declared: 50.0, ..Beat::default() });
+            }
+        }
         for (node, (rate, offer)) in self.nodes.iter().filter(|(node, _)| !self.silent.contains(node)) {
             let is_awake = !self.with_sleep || self.asleep_until.get(node).is_none_or(|at| *at <= self.now);
             let too_slow = self.slow.contains(node);
             let generates = is_awake && !too_slow && !self.paused.contains(node);
             let has_work = self.capacity.role(node) == NodeRole::Active && generates;
-            let beat = Beat { installed, declared: *rate, has_work, too_slow, offer: offer.clone() };
+            let offer = offer.clone();
+            let beat = Beat { installed, declared: *rate, has_work, too_slow, is_known: true, offer };
             self.capacity.heard(now, *node, beat);
             let asks = is_awake && !self.paused.contains(node);
             if asks && self.capacity.asks(now, node) == NodeRole::Resting && self.with_sleep {
@@ -275,7 +285,10 @@ fn nothing_more_is_asked_while_nodes_are_measured_and_who_rests_may_be_stopped()
     // Twelve of them bring three times what is needed: one after the other is released.
     for second in 1..900 {
         let now = UnixMillis(1_000 * second);
-        (1..=12).for_each(|node| capacity.heard(now, key(node), beat.clone()));
+        for node in 1..=12 {
+            capacity.heard(now, key(node), beat.clone());
+            capacity.asks(now, &key(node));
+        }
         capacity.tick(now);
     }
     let request = capacity.provision().unwrap();
@@ -284,6 +297,31 @@ fn nothing_more_is_asked_while_nodes_are_measured_and_who_rests_may_be_stopped()
     let rented = request.nodes["rented"];
     assert_eq!((rented.present, rented.wanted), (12, 12 - report.resting));
     assert_eq!(request.spare.len() as u64, report.resting);
+}
+
+#[test]
+fn rented_nodes_without_a_record_are_counted_on_and_other_strangers_are_not() {
+    let prices = Prices::new([("rented".to_owned(), 0.5)]);
+    let mut capacity =
+        Capacity::new(CapacityConfig { prices, ..config(Activation::Cheapest) }, UnixMillis(0));
+    let state =
+        CapacityState { updates: vec![TRAIN_S; 5], broadcasts: vec![1.0], ..CapacityState::default() };
+    capacity.restore(state);
+    let rented = Offer { label: Some("rented".into()), ..Offer::default() };
+    let beat = |declared, is_known, offer: &Offer| Beat {
+        declared,
+        is_known,
+        offer: offer.clone(),
+        ..Beat::default()
+    };
+    capacity.heard(UnixMillis(1), key(1), beat(1.0, true, &rented));
+    capacity.heard(UnixMillis(1), key(2), beat(50.0, false, &Offer::default()));
+    // 3.7 - 1.0 rollouts a second are three more of 1.0, whatever the stranger says.
+    assert_eq!(capacity.provision().unwrap().nodes["rented"], ClassCount { present: 1, wanted: 4 });
+    (3..=5).for_each(|node| capacity.heard(UnixMillis(2), key(node), beat(1.0, false, &rented)));
+    let request = capacity.provision().unwrap();
+    assert_eq!(request.nodes["rented"], ClassCount { present: 4, wanted: 4 });
+    assert_eq!(capacity.pool(), 1.0, "they put nobody to rest");
 }
 
 #[test]
@@ -425,4 +463,55 @@ fn who_asks_for_nothing_brings_nothing_and_is_missed() {
     town.pass(600);
     let report = town.capacity.report();
     assert!(report.pool >= report.target.unwrap() && report.active <= 12, "{report:?}");
+}
+
+#[test]
+fn free_keys_that_promise_much_put_nobody_to_rest() {
+    for strangers in [12, 60] {
+        let mut town = Town::new(Activation::Cheapest, (0..4).map(|n| (n, 1.0, 0.0)));
+        // Before anything is measured, all are to work.
+        town.strangers = (100..100 + strangers).map(key).collect();
+        town.pass(1_200);
+        let report = town.capacity.report();
+        assert!((3.5..4.5).contains(&report.pool), "the pool is what is brought: {report:?}");
+        assert_eq!(town.of_role(NodeRole::Active), [0, 1, 2, 3]);
+        // Nor do they say how long a broadcast takes.
+        for version in (1..=5).map(PolicyVersion) {
+            town.capacity.published(UnixMillis(town.now), version);
+            for stranger in &town.strangers {
+                let beat = Beat { installed: Some(version), ..Beat::default() };
+                town.capacity.heard(UnixMillis(town.now), *stranger, beat);
+            }
+        }
+        assert_eq!(town.capacity.report().broadcast_s, Some(1.0));
+    }
+    // Where nothing but strangers is there, they are all that there is.
+    let mut alone = Capacity::new(config(Activation::Cheapest), UnixMillis(0));
+    alone.heard(UnixMillis(0), key(1), Beat { declared: 2.0, ..Beat::default() });
+    assert_eq!(alone.pool(), 2.0);
+    // One that has gone leaves the others as they were.
+    alone.heard(UnixMillis(0), key(2), Beat { declared: 3.0, is_known: true, ..Beat::default() });
+    assert_eq!(alone.pool(), 3.0);
+    alone.gone(&key(2));
+    assert_eq!(alone.pool(), 2.0);
+}
+
+#[test]
+fn who_has_a_record_and_asks_for_nothing_is_replaced() {
+    let mut town = Town::new(Activation::Cheapest, (0..20).map(|n| (n, 1.0, 0.0)));
+    town.pass(900);
+    town.paused = town.of_role(NodeRole::Active).into_iter().map(key).collect();
+    assert!(!town.paused.is_empty());
+    town.pass(120);
+    let active = town.of_role(NodeRole::Active);
+    let working = active.iter().filter(|n| !town.paused.contains(&key(**n))).count() as f64;
+    assert!(working >= town.capacity.target().unwrap(), "{active:?}");
+    // Asking is enough, where there is nothing to be had.
+    let asking = town.paused[0];
+    for _ in 0..60 {
+        town.capacity.asks(UnixMillis(town.now), &asking);
+        town.pass(1);
+    }
+    let worker = &town.capacity.workers[&asking];
+    assert!(worker.role != NodeRole::Active || town.capacity.rate(worker) > 0.0);
 }

@@ -4,10 +4,15 @@ use super::{Coordinator, CoordinatorError, UnsignedReply, reply};
 use crate::intake::admission::{Look, Refusal};
 use crate::reputation::{Decision, NetworkPrefix, Record, Subject};
 use echo_policy::audit::NearMisses;
+use echo_protocol::program::log_throttle::PacedKeys;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::submission::RefuseReason;
+use std::time::Duration;
+
+/// Lines about who is not heard any more: keys cost nothing, so there may be thousands a minute.
+static SILENCED: PacedKeys<PublicKey> = PacedKeys::new(Duration::from_secs(60));
 
 impl Coordinator {
     /// Whether a node is heard.
@@ -42,9 +47,12 @@ impl Coordinator {
         }
         self.give_back(node, &refusal);
         if self.record.refused(now, *node, refusal.reason, refusal.fault) {
-            tracing::warn!(node = %node.short(), %refusal, "a node is not heard any more for now");
+            if SILENCED.due(*node).is_some() {
+                tracing::warn!(node = %node.short(), %refusal, "a node is not heard any more for now");
+            }
             self.forget(node);
         }
+        self.may_have_lost_its_record(node);
         let receipt = match (refusal.reason, refusal.counter) {
             // The receipt is a courtesy: a store that fails is found out elsewhere.
             (RefuseReason::Duplicate, Some(counter)) => {
@@ -104,7 +112,9 @@ impl Coordinator {
     pub fn judged(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
         let silenced = self.record.judged(now, verifier, right);
         if silenced {
-            tracing::warn!(verifier = %verifier.short(), "a verifier is not heard any more for now");
+            if SILENCED.due(verifier).is_some() {
+                tracing::warn!(verifier = %verifier.short(), "a verifier is not heard any more for now");
+            }
             self.forget(&verifier);
         }
         silenced

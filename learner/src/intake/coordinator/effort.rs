@@ -30,6 +30,13 @@ impl Coordinator {
         }
     }
 
+    /// Whoever has just lied has no say in what is left out.
+    pub(super) fn may_have_lost_its_record(&mut self, node: &PublicKey) {
+        if !self.record.is_known(node) {
+            self.book.is_unknown_now(node);
+        }
+    }
+
     /// Notes that orders of a node came to nothing, by its own doing.
     pub fn brought_nothing(&mut self, now: UnixMillis, node: &PublicKey) {
         self.fruitless.note(now, *node);

@@ -32,6 +32,8 @@ pub(super) struct Parties {
     networks: BTreeMap<PublicKey, NetworkPrefix>,
     /// Those with a record.
     known: BTreeSet<Party>,
+    /// The keys that have it.
+    known_keys: BTreeSet<PublicKey>,
 }
 
 impl Parties {
@@ -45,15 +47,28 @@ impl Parties {
         if self.networks.len() >= MAX_REMEMBERED {
             self.networks.retain(|key, _| holds(key));
         }
-        match network {
-            Some(network) => drop(self.networks.insert(node, network)),
-            None => drop(self.networks.remove(&node)),
+        // Whoever comes through a relay later has not become another owner.
+        if let Some(network) = network {
+            self.networks.insert(node, network);
         }
     }
 
     /// Notes that a node has a record by now.
     pub(super) fn is_known_now(&mut self, node: &PublicKey) {
         self.known.insert(self.of(node));
+        if self.known_keys.len() < MAX_REMEMBERED {
+            self.known_keys.insert(*node);
+        }
+    }
+
+    /// Notes that a node has lost its record.
+    fn is_unknown_now(&mut self, node: &PublicKey) {
+        let party = self.of(node);
+        // As it may have been noted before its network was seen.
+        self.known.remove(&Party::Key(*node));
+        if self.known_keys.remove(node) && !self.known_keys.iter().any(|other| self.of(other) == party) {
+            self.known.remove(&party);
+        }
     }
 
     /// Whose a node is.
@@ -61,9 +76,15 @@ impl Parties {
         self.networks.get(node).map_or(Party::Key(*node), |network| Party::Network(*network))
     }
 
-    /// Whether a node is of a party with a record.
+    /// Whether a node has a record itself. That of a neighbour in its network is none of its own.
     pub(super) fn knows(&self, node: &PublicKey) -> bool {
-        self.known.contains(&self.of(node))
+        self.known_keys.contains(node)
+    }
+
+    /// The network of a key without a record, where others have one.
+    pub(super) fn stranger_of(&self, node: &PublicKey) -> Option<NetworkPrefix> {
+        let is_stranger = self.knows_anybody() && !self.knows(node);
+        self.networks.get(node).filter(|_| is_stranger).copied()
     }
 
     /// Whether any party has one.
@@ -99,11 +120,43 @@ impl LeaseBook {
         self.parties.is_known_now(node);
     }
 
-    /// Orders that may be out with a node.
+    /// Notes that a node has no record, or has lost it.
+    pub fn is_unknown_now(&mut self, node: &PublicKey) {
+        self.parties.is_unknown_now(node);
+    }
+
+    /// Orders that may be out with a node. All keys of a network that have no record hold no more than
+    /// one node.
     pub(super) fn most_open(&self, node: &PublicKey) -> u64 {
         let most = self.config.max_open_per_node;
         let is_stranger = self.parties.knows_anybody() && !self.parties.knows(node);
-        if is_stranger { most.min(STRANGERS_ORDERS) } else { most }
+        if !is_stranger {
+            return most;
+        }
+        let network = self.parties.stranger_of(node);
+        let of_network = network.and_then(|network| self.strangers_out.get(&network)).copied().unwrap_or(0);
+        let left = most.saturating_sub(of_network);
+        most.min(STRANGERS_ORDERS).min(left.saturating_add(self.out_with(node)))
+    }
+
+    /// So many orders more are out with `node`. Returns the network that they count for too.
+    pub(super) fn count(&mut self, node: PublicKey, orders: u64) -> Option<NetworkPrefix> {
+        *self.out_by_node.entry(node).or_default() += orders;
+        let network = self.parties.stranger_of(&node);
+        if let Some(network) = network {
+            *self.strangers_out.entry(network).or_default() += orders;
+        }
+        network
+    }
+
+    /// One order fewer is out with the node of lease `id`.
+    pub(super) fn uncount(&mut self, id: LeaseId) {
+        let Some(open) = self.leases.get(&id) else { return };
+        let (node, network) = (open.lease.node, open.stranger_of);
+        one_less(&mut self.out_by_node, &node);
+        if let Some(network) = network {
+            one_less(&mut self.strangers_out, &network);
+        }
     }
 
     /// Notes the version that the learner is at.
@@ -128,5 +181,14 @@ impl LeaseBook {
             // Ends with the first that did not, so after as many steps as there are holders.
             !held.contains(&self.parties.of(node)) || self.asked.keys().all(|party| held.contains(party))
         })
+    }
+}
+
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, u64>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
     }
 }

@@ -184,7 +184,8 @@ impl LeaseBook {
             book.deadlines.insert((deadline, id));
             book.by_node.insert((lease.node, id));
             book.orders.extend(orders);
-            book.leases.insert(id, Open { left: left.len() as u32, deadline, lease, at: None });
+            let (left, at, stranger_of) = (left.len() as u32, None, None);
+            book.leases.insert(id, Open { left, deadline, lease, at, stranger_of });
         }
         book.changes = Changes::default();
         Ok(book)

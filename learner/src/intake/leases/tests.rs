@@ -13,6 +13,7 @@ use crate::storage::MemoryStore;
 mod any_crash;
 mod giving_up;
 mod restarts;
+mod strangers;
 
 fn run(byte: u8) -> RunId {
     let name = codec::encode(&PublicKey::from_bytes([byte; 32]), 64).unwrap();
@@ -29,6 +30,10 @@ fn node(byte: u8) -> PublicKey {
 
 fn at(millis: u64) -> UnixMillis {
     UnixMillis(millis)
+}
+
+fn network(last: u8) -> Option<NetworkPrefix> {
+    Some(NetworkPrefix::of(std::net::Ipv4Addr::new(203, 0, last, 1).into()))
 }
 
 fn ranges(leases: &[Lease]) -> Vec<(u64, u32)> {

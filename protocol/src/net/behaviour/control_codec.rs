@@ -1,4 +1,8 @@
 //! How control messages lie on their stream: one frame for the request, one for the response.
+//!
+//! Under the name of the version before, requests have other fields. Nothing of them is handed on, and
+//! the answer is a refusal that names both versions: it has the same form in both, so the node shows it
+//! to its owner.
 
 use std::io;
 
@@ -6,6 +10,8 @@ use futures::{AsyncRead, AsyncWrite};
 use libp2p::StreamProtocol;
 use libp2p::request_response;
 
+use crate::control::requests::ControlResponse;
+use crate::net::protocol_names;
 use crate::net::streams::frame::{FrameError, read_frame, write_frame};
 
 /// The longest control request, in bytes. Larger things (snapshots, trajectories in bulk) have streams.
@@ -23,11 +29,13 @@ impl request_response::Codec for ControlCodec {
     type Request = Vec<u8>;
     type Response = Vec<u8>;
 
-    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Vec<u8>>
+    async fn read_request<T>(&mut self, protocol: &StreamProtocol, io: &mut T) -> io::Result<Vec<u8>>
     where
         T: AsyncRead + Unpin + Send,
     {
-        read_message(io, MAX_CONTROL_REQUEST).await
+        let body = read_message(io, MAX_CONTROL_REQUEST).await?;
+        // No request is empty: whoever reads this one acts on nothing.
+        Ok(if is_older(protocol) { Vec::new() } else { body })
     }
 
     async fn read_response<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Vec<u8>>
@@ -44,12 +52,29 @@ impl request_response::Codec for ControlCodec {
         write_frame(io, &body, MAX_CONTROL_REQUEST).await.map_err(into_io)
     }
 
-    async fn write_response<T>(&mut self, _: &StreamProtocol, io: &mut T, body: Vec<u8>) -> io::Result<()>
+    async fn write_response<T>(
+        &mut self,
+        protocol: &StreamProtocol,
+        io: &mut T,
+        body: Vec<u8>,
+    ) -> io::Result<()>
     where
         T: AsyncWrite + Unpin + Send,
     {
+        let body = if is_older(protocol) { refusal()? } else { body };
         write_frame(io, &body, MAX_CONTROL_RESPONSE).await.map_err(into_io)
     }
+}
+
+fn is_older(protocol: &StreamProtocol) -> bool {
+    protocol.as_ref() == protocol_names::CONTROL_4
+}
+
+/// What a node of the version before is told.
+fn refusal() -> io::Result<Vec<u8>> {
+    let (here, there) = (protocol_names::CONTROL, protocol_names::CONTROL_4);
+    let text = format!("{here} is spoken here, and this node speaks {there}: install a newer echo-node");
+    ControlResponse::Refused(text).to_bytes().map_err(io::Error::other)
 }
 
 async fn read_message<T>(io: &mut T, cap: usize) -> io::Result<Vec<u8>>

@@ -14,6 +14,7 @@ use crate::net::IncomingStreams;
 use crate::net::host::Host;
 use crate::net::peer_id::{key_of_peer, peer_of_key};
 use crate::program::clock;
+use crate::program::log_throttle::PacedKeys;
 use crate::run::epoch::Epoch;
 use crate::run::version::PolicyVersion;
 use crate::snapshot::manifest::{Manifest, PieceIndex};
@@ -30,6 +31,9 @@ use tokio::sync::mpsc;
 const BATCH: usize = 64;
 /// Least pause between two reports of progress, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 100;
+
+/// What goes wrong with a peer has one line a minute: keys cost nothing.
+static TROUBLE: PacedKeys<PublicKey> = PacedKeys::new(Duration::from_secs(60));
 
 pub(super) struct SnapshotDriver {
     host: Host,
@@ -173,7 +177,9 @@ impl SnapshotDriver {
             StreamReport::Stored { version, stored } => return self.stored(now, peer, version, stored),
             StreamReport::Damaged { version, piece } => return self.damaged(now, version, piece),
             StreamReport::Rotten { reason } => {
-                tracing::warn!(peer = %peer.short(), reason, "cut off: this peer broke the chunk protocol");
+                if TROUBLE.due(peer).is_some() {
+                    tracing::warn!(peer = %peer.short(), reason, "cut off: this peer broke the chunk protocol");
+                }
                 Input::Rotten(peer)
             }
             StreamReport::Opened if pulled => {
@@ -199,7 +205,9 @@ impl SnapshotDriver {
                 Input::Lost(peer)
             }
             StreamReport::GaveUp { reason } if pulled => {
-                tracing::warn!(neighbour = %peer.short(), reason, "what a neighbour sent cannot be kept here");
+                if TROUBLE.due(peer).is_some() {
+                    tracing::warn!(neighbour = %peer.short(), reason, "what a neighbour sent cannot be kept here");
+                }
                 self.edges.close(&peer);
                 Input::GaveUp(peer)
             }

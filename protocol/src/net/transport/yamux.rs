@@ -38,6 +38,20 @@ impl Yamux {
         config.set_max_num_streams(max_streams).set_split_send_size(FRAME_BYTES);
         Self(config)
     }
+
+    /// The same where thousands of strangers connect: streams may leave what each begins with unread,
+    /// 256 KiB, and all of a connection together `more` bytes. Otherwise windows grow with what a peer
+    /// says of its round trips, to a GiB.
+    pub(in crate::net) fn hub(max_streams: usize, more: usize) -> Self {
+        let Self(mut config) = Self::new(max_streams);
+        config.set_max_connection_receive_window(Some(unread(max_streams, more)));
+        Self(config)
+    }
+}
+
+/// Bytes that a peer may leave unread on one connection with a hub.
+pub(in crate::net) const fn unread(max_streams: usize, more: usize) -> usize {
+    max_streams * yamux::DEFAULT_CREDIT as usize + more
 }
 
 impl UpgradeInfo for Yamux {

@@ -251,6 +251,51 @@ fn caches_are_kept_where_the_charter_allows_it_and_there_is_something_to_keep() 
 }
 
 #[test]
+fn no_more_positions_are_named_than_versions_change() {
+    let keeps = Form { keeps_caches: true, ..form() };
+    let trajectory = Trajectory {
+        response: vec![1; 4],
+        logprobs: vec![-0.5; 4],
+        versions: spans([2, 2, 2, 4].map(PolicyVersion)),
+        ..trajectory()
+    };
+    let with = |recomputed: &[u32]| {
+        let trajectories = vec![trajectory.clone(); 2];
+        let recomputed = recomputed.to_vec();
+        TrajectoryGroup { trajectories, caches: Caches::Kept, recomputed, ..group() }.check_form(&keeps)
+    };
+    assert_eq!(with(&[1]), Ok(()));
+    assert_eq!(with(&[1, 2]), Err(SchemaError::Caches("more positions than versions change")));
+}
+
+/// As many as a frame of 8 MB holds. Where each change is searched for among all positions, this takes
+/// minutes.
+#[test]
+fn half_a_million_positions_are_checked_in_no_time() {
+    let changes = 500_000u32;
+    let tokens = changes as usize + 1;
+    let trajectory = Trajectory {
+        response: vec![1; tokens],
+        logprobs: vec![-0.5; tokens],
+        versions: spans((0..=u64::from(changes)).map(PolicyVersion)),
+        ..trajectory()
+    };
+    let group = TrajectoryGroup {
+        trajectories: vec![trajectory],
+        caches: Caches::Kept,
+        recomputed: (1..=changes).collect(),
+        ..group()
+    };
+    let form = Form { group_size: 1, max_new_tokens: changes + 1, keeps_caches: true, ..form() };
+    let begun = std::time::Instant::now();
+    assert_eq!(
+        group.check_form(&form),
+        Err(SchemaError::Caches("nothing was kept at any change of version"))
+    );
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+}
+
+#[test]
 fn raw_logprobs_are_those_of_all_tokens_and_none_of_another_distribution() {
     let cold = Form { is_raw: false, ..form() };
     let found = |raw: &[f32], form: &Form| {

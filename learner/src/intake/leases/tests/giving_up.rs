@@ -3,7 +3,6 @@
 use echo_protocol::work::lease::ReturnReason;
 
 use super::*;
-use crate::reputation::NetworkPrefix;
 
 #[test]
 fn an_order_that_nobody_can_do_is_given_up_without_waiting_for_a_lease_to_end() {
@@ -97,10 +96,6 @@ fn no_node_alone_has_an_order_left_out_at_once() {
     assert_eq!(lapses, Some(u64::from(MAX_LEASES_OF_ORDER) - 2));
 }
 
-fn network(last: u8) -> Option<NetworkPrefix> {
-    Some(NetworkPrefix::of(std::net::Ipv4Addr::new(203, 0, last, 1).into()))
-}
-
 #[test]
 fn keys_of_one_network_are_one_owner() {
     let mut book = LeaseBook::new(config());
@@ -139,16 +134,6 @@ fn strangers_alone_have_no_order_given_up_where_others_have_a_record() {
         assert!(book.give_back(&node(key), OrderCounter(0)));
     }
     assert_eq!(book.take_given_up(), [OrderCounter(0)]);
-}
-
-#[test]
-fn strangers_hold_few_orders_where_others_have_a_record() {
-    let mut book = LeaseBook::new(config());
-    assert_eq!(ranges(&book.grant(at(0), node(1), 64, 1_000)), [(0, 64)], "nobody has one yet");
-    book.is_known_now(&node(1));
-    assert_eq!(ranges(&book.grant(at(0), node(2), 64, 1_000)), [(64, 8)]);
-    assert_eq!(book.grant(at(0), node(2), 64, 1_000), []);
-    assert_eq!(ranges(&book.grant(at(0), node(1), 64, 1_000)), [(72, 36)]);
 }
 
 #[test]

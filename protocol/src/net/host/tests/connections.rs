@@ -194,6 +194,25 @@ async fn beyond_the_limit_strangers_make_room_and_who_is_kept_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nobody_makes_room_for_who_is_blocked() {
+    let mut small = config(&[QUIC]);
+    small.limits.incoming = 1;
+    let a = echo(small).await;
+    let (blocked, stranger) = (start_echo(&[]).await, start_echo(&[]).await);
+    a.block(blocked.peer_id()).await.unwrap();
+    connect(&stranger, &a).await;
+    for _ in 0..3 {
+        let asked = match blocked.dial(a.peer_id(), a.listen_addrs()).await {
+            Ok(()) => blocked.request(a.peer_id(), vec![1], PATIENCE).await.map(|_| ()),
+            refused => refused,
+        };
+        asked.unwrap_err();
+    }
+    assert_eq!(a.connected_peers().await, [stranger.peer_id()]);
+    assert_eq!(stranger.request(a.peer_id(), vec![1, 2], PATIENCE).await.unwrap(), [2, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn silent_sockets_lock_nobody_out() {
     let mut small = config(&[TCP]);
     small.limits.pending_incoming = 8;
@@ -221,6 +240,19 @@ async fn an_address_that_is_nonsense_is_not_kept() {
     let good: Multiaddr = "/ip4/127.0.0.1/tcp/1".parse().unwrap();
     assert!(a.add_address(peer, good.clone().with_p2p(peer).unwrap()).await.unwrap());
     assert_eq!(a.known_addresses(peer).await, [good]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_say_of_a_peer_points_at_no_name_and_not_at_our_own_machine() {
+    let (a, _events) = start(&[]).await;
+    let peer = PeerId::random();
+    for address in ["/dns4/localhost/tcp/22", "/ip4/127.0.0.1/tcp/22", "/ip6/::1/tcp/22"] {
+        assert!(!a.hear_address(peer, address.parse().unwrap()).await.unwrap(), "{address}");
+    }
+    assert!(a.known_addresses(peer).await.is_empty());
+    let elsewhere: Multiaddr = "/ip4/203.0.113.7/tcp/4160".parse().unwrap();
+    assert!(a.hear_address(peer, elsewhere.clone()).await.unwrap());
+    assert_eq!(a.known_addresses(peer).await, [elsewhere]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

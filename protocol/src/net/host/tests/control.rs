@@ -200,3 +200,23 @@ async fn bytes_after_the_frame_are_not_read() {
     let answer = crate::net::read_frame(&mut stream, 16).await.unwrap();
     assert_eq!(answer.unwrap(), b"answer");
 }
+
+/// A node of the version before asks for the charter, in its own bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_speaks_the_version_before_is_told_which_one_is_spoken_here() {
+    let (victim, mut events) = start(&[QUIC]).await;
+    let mut stream = liar::open_raw(&victim, "/echo/control/4").await;
+    write_frame(&mut stream, b"\x67Charter", 16).await.unwrap();
+    let (body, reply) = next_of(&mut events, |event| match event {
+        HostEvent::Request { body, reply, .. } => Some((body, reply)),
+        _ => None,
+    })
+    .await;
+    assert_eq!(body, b"", "what it asks is not acted upon");
+    reply.send(b"nothing that it could read".to_vec()).unwrap();
+    let answer = crate::net::read_frame(&mut stream, 1024).await.unwrap().unwrap();
+    // A map of one entry, as that version reads it too.
+    assert_eq!(answer[..9], *b"\xa1\x67Refused");
+    let text = String::from_utf8_lossy(&answer[9..]).into_owned();
+    assert!(text.contains("/echo/control/5") && text.contains("/echo/control/4"), "{text}");
+}

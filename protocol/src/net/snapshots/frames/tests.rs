@@ -80,6 +80,9 @@ fn requests_and_blocks_byte_by_byte() {
     let block = ServeMessage::Block { piece, block: 1, leaves: 0 };
     let header = b"\xa1\x65Group\xa3\x65piece\x05\x65group\x01\x66leaves\x00";
     assert_eq!(&frame(&block, &[])[6..], header);
+    let have = ServeMessage::Have { news: vec![(piece, blocks)] };
+    assert_eq!(&frame(&have, &[])[6..], b"\xa1\x64Have\xa1\x64news\x81\x82\x05\x03");
+    assert_eq!(&frame(&ServeMessage::Refused, &[])[6..], b"\x67Refused");
 }
 
 proptest! {
