@@ -387,8 +387,9 @@ impl Capacity {
     }
 
     /// Whether what a node brings is counted upon. Who gets no orders, or wants none, brings nothing: slow
-    /// volunteers cost nothing, and would take the place of all who bring anything. A key costs nothing, and what
-    /// it says of its speed neither: once any node has a record, the others are tried, and put nobody to rest.
+    /// volunteers cost nothing, and would take the place of all who bring anything. A key costs nothing,
+    /// and what it says of its speed neither: once any node has a record, the others are tried, and put
+    /// nobody to rest.
     fn counts(&self, worker: &Worker) -> bool {
         worker.may_bring() && (worker.is_known || self.known == 0)
     }
@@ -403,8 +404,8 @@ impl Capacity {
         if self.counts(worker) { self.hoped(worker) } else { 0.0 }
     }
 
-    /// μ of a node as it may be, with a record or without one. One of which nothing is known is as fast as the
-    /// usual one.
+    /// μ of a node as it may be, with a record or without one. One of which nothing is known is as fast as
+    /// the usual one.
     fn hoped(&self, worker: &Worker) -> f64 {
         if !worker.may_bring() {
             return 0.0;

@@ -137,7 +137,7 @@ pub(crate) async fn release(shared: &SharedState, program: &[String]) {
     if program.is_empty() {
         return;
     }
-    let request = shared.capacity().release();
+    let request = shared.capacity().all_released();
     match ask(program, &request, TIME_LIMIT).await {
         Ok(answer) => {
             let line = answer.line().unwrap_or_else(|| "the program says nothing of it".to_owned());

@@ -74,7 +74,7 @@ impl Capacity {
     }
 
     /// That no node is wanted any more, as the run is over.
-    pub fn release(&self) -> ProvisionRequest {
+    pub fn all_released(&self) -> ProvisionRequest {
         let (classes, spare, _) = self.classes();
         let nodes = classes.into_iter();
         let nodes = nodes.map(|(name, class)| (name, ClassCount { present: class.present, wanted: 0 }));

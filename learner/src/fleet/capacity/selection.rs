@@ -152,8 +152,9 @@ impl Capacity {
         }
     }
 
-    /// Activates the cheapest that do not work, until they bring `missing` rollouts a second. After a fault those
-    /// that ask already; what is active and sleeps has been counted on otherwise, unless it has no record.
+    /// Activates the cheapest that do not work, until they bring `missing` rollouts a second. After a fault
+    /// those that ask already; what is active and sleeps has been counted on otherwise, unless it has no
+    /// record: such keys would keep others waiting.
     fn activate(&mut self, now: UnixMillis, missing: f64, fault: bool) {
         let mut idle = self.candidates(now, |worker| worker.role != NodeRole::Active);
         idle.retain(|candidate| fault || candidate.is_settled);

@@ -267,7 +267,7 @@ fn what_is_missing_is_wanted_of_the_cheapest_class() {
     assert_eq!(request.nodes["rtx5090"], ClassCount { present: 1, wanted: 6 });
     assert_eq!(request.nodes["a100"], ClassCount { present: 1, wanted: 1 });
     assert!(!request.is_met() && request.spare.is_empty());
-    assert_eq!(capacity.release().nodes["rtx5090"], ClassCount { present: 1, wanted: 0 });
+    assert_eq!(capacity.all_released().nodes["rtx5090"], ClassCount { present: 1, wanted: 0 });
 }
 
 #[test]
