@@ -2,9 +2,9 @@
 //!
 //! Leases, work-ahead with its controller, staleness, buffer and record are the learner's, over a store in
 //! memory that dies with it ([`Coordinator`]). So are chains, mesh and capacity, which says who works. Speeds,
-//! order times, links, prices, words of nodes, departures, S and κ are drawn. Versions spread by the fluid bound and by each node's place and link. In
-//! some small fleets the state machine of dissemination says how much longer than that bound it takes.
-//! Every rule is checked at every step:
+//! order times, links, prices, words of nodes, departures, S and κ are drawn. Versions spread by the fluid
+//! bound and by each node's place and link. In some small fleets the state machine of dissemination says how
+//! much longer than that bound it takes. Every rule is checked at every step:
 //!
 //! - Nothing is trained on that is more than S updates old, was not acknowledged, or was trained on before.
 //! - Nothing that was acknowledged is lost, also where the learner is killed in the midst of a write.
@@ -12,7 +12,7 @@
 //! - No node gets more orders than it asked for, or holds more than a node may.
 //! - Every node stands in one chain, and links of chains and mesh have two ends.
 //! - Who stands by or rests gets no orders. Faults are mended at once, nobody changes twice within a period,
-//!   and what is too dear does not stay ([`roster`]).
+//!   and what is too dear does not stay.
 //!
 //! In the scenes of studies without prices all nodes work that are there.
 //!
@@ -41,14 +41,13 @@ pub(super) use intake::workload;
 pub(super) use scene::{Change, ChangeKind, End, Scene, SceneNode, Spread, bound_ms};
 pub(super) use world::{Course, course};
 
-use roster::RoleTally;
-
 use super::worker_pool;
 use crate::output::console::{CommandReport, Console};
 use anyhow::ensure;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use echo_learner::common::workload::Workload;
+use roster::RoleTally;
 use rule::Rule;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -174,7 +173,8 @@ fn report(
     })];
     let json = json!({
         "passed": passed, "nodes": simulation.nodes, "seeds": simulation.seeds, "first": simulation.seed,
-        "hours": simulation.hours, "replayed": simulation.replay, "broken": first, "violations": violations, "updates": updates, "groups": trained,
+        "hours": simulation.hours, "replayed": simulation.replay, "broken": first, "violations": violations,
+        "updates": updates, "groups": trained,
         "lag": sum(|course| course.lags) as f64 / trained.max(1) as f64, "bubble": bubble,
         "stale": sum(|course| course.stale), "leased_again": sum(|course| course.again),
         "too_slow_answers": sum(|course| course.too_slow), "departures": sum(|course| course.departures),

@@ -10,8 +10,10 @@ use echo_learner::fleet::capacity::{Beats, NodeRole};
 use echo_protocol::control::heartbeat::LOST_AFTER_MS;
 use echo_protocol::wire::time::UnixMillis;
 
-/// From one look at a fleet to the next, in milliseconds: as long as heartbeats of a node may be apart.
-const REGULARLY_MS: u64 = 5_000;
+/// Looks of an update. Nodes are released and exchanged once in an update at most.
+const LOOKS_AN_UPDATE: f64 = 32.0;
+/// From one look to the next, in milliseconds, at least and at most.
+const REGULARLY_MS: (f64, f64) = (5e3, 20e3);
 /// Looks are at least so far apart, in milliseconds, as the learner's own are.
 const APART_MS: u64 = 1_000;
 /// In large fleets looks are further apart, by a millisecond for so many nodes: twice as far as the learner's
@@ -38,8 +40,12 @@ impl World {
     /// The first look is due.
     pub(super) fn begin_looking(&mut self) {
         if self.roster.is_some() {
-            self.look_by(self.agenda.now + REGULARLY_MS);
+            self.look_by(self.agenda.now + self.regularly_ms());
         }
+    }
+
+    fn regularly_ms(&self) -> u64 {
+        (self.scene.update_ms / LOOKS_AN_UPDATE).clamp(REGULARLY_MS.0, REGULARLY_MS.1) as u64
     }
 
     /// Looks at this time at the latest, as far as looks may follow each other.
@@ -64,7 +70,7 @@ impl World {
             self.call(node);
         }
         (self.looked, self.look_due) = (now, u64::MAX);
-        self.look_by(now + REGULARLY_MS);
+        self.look_by(now + self.regularly_ms());
         Ok(())
     }
 
