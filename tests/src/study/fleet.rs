@@ -204,6 +204,7 @@ fn roles(courses: &[&Course]) -> Value {
         "changes_a_node_hour": changes as f64 * scene::HOUR_MS as f64 / present_ms,
         "faults": sum(|tally| tally.faults), "stepped_in": sum(|tally| tally.stepped_in),
         "rests": sum(|tally| tally.rests),
+        "calm_looks": sum(|tally| tally.calm_looks), "calm_dear_looks": sum(|tally| tally.calm_dear_looks),
         "standby_share": sum(|tally| tally.standby_ms) as f64 / present_ms,
         "resting_share": sum(|tally| tally.resting_ms) as f64 / present_ms,
         "cost_to_allowed": (allowed > 0.0).then(|| dollars(|tally| tally.cost) / allowed),
@@ -245,6 +246,19 @@ mod tests {
             run(&one, &Console::new(true)).unwrap().json["digest"].clone()
         };
         assert!(digest(3) == digest(3) && digest(3) != digest(4));
+    }
+
+    #[test]
+    fn where_nobody_comes_or_goes_the_cheap_ones_work() {
+        let workload = workload().unwrap();
+        let (mut calm, mut rests) = (0, 0);
+        for seed in 0..10 {
+            let mut scene = Scene::drawn(seed, 40, None).unwrap();
+            (scene.departures_per_hour, scene.crash_at, scene.end) = (0.0, None, End::Updates(40));
+            let found = course(scene, &workload).unwrap().roles;
+            (calm, rests) = (calm + found.calm_looks, rests + found.rests);
+        }
+        assert!(calm > 0 && rests > 0, "{calm} {rests}");
     }
 
     #[test]

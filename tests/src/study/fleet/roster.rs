@@ -8,6 +8,8 @@
 //! - After a fault the pool is at its target again, or nobody is left who asks and does not work.
 //! - Where nothing else is amiss, nodes that cost more than the cheapest prefix and one node are exchanged
 //!   in the time that it takes to be sure.
+//! - Where nobody has come or gone for long, active nodes do not cost more than the cheapest prefix of a tenth
+//!   more than is needed, and one node, for longer than that.
 
 use super::intake::{key, number};
 use super::market::{Market, NodeWord};
@@ -23,6 +25,13 @@ use echo_protocol::wire::time::UnixMillis;
 const PERIOD_MS: u64 = 60_000;
 /// What is too dear has to last so long, in milliseconds, or an update.
 const PATIENCE_MS: u64 = 30_000;
+/// In a fleet that nobody has joined or left for so many of these times, a tenth of the nodes after the other
+/// has been exchanged: no more than one in twelve is left.
+const CALM: u64 = 24;
+/// In such a fleet nodes are too dear for at most so many of these times: two pass before they are exchanged.
+const LASTS: u64 = 4;
+/// By so much of the target the pool may exceed it for good.
+const MARGIN: f64 = 0.1;
 /// Sums in another order differ in their last digits.
 const ROUNDING: f64 = 1e-6;
 
@@ -56,6 +65,9 @@ pub(crate) struct RoleTally {
     pub(crate) cost: f64,
     pub(crate) allowed: f64,
     pub(crate) dearest: f64,
+    /// Looks at a fleet that nobody had joined or left for long, and those at which nodes were too dear.
+    pub(crate) calm_looks: u64,
+    pub(crate) calm_dear_looks: u64,
     /// What the learner's ledger says, in dollars.
     pub(crate) paid: f64,
 }
@@ -94,6 +106,10 @@ pub(super) struct Roster {
     looked: u64,
     /// Since when nodes have cost too much, while nothing changed.
     dear_since: Option<u64>,
+    /// The same in a calm fleet, and by a margin, whatever changed.
+    calm_dear_since: Option<u64>,
+    /// When somebody came or went last.
+    stirred: u64,
     tally: RoleTally,
 }
 
@@ -111,6 +127,8 @@ impl Roster {
             fault: false,
             looked: 0,
             dear_since: None,
+            calm_dear_since: None,
+            stirred: 0,
             tally: RoleTally::default(),
         }
     }
@@ -125,13 +143,15 @@ impl Roster {
     /// A node comes.
     pub(super) fn joins(&mut self, now: UnixMillis, node: usize) {
         self.heard(now, node, None, false);
+        self.stirred = now.0;
         let role = self.capacity.role(&key(node));
         self.known[node] = Known { is_seated: true, role, is_available: true, ..Known::default() };
     }
 
     /// A node is gone.
-    pub(super) fn gone(&mut self, node: usize) {
+    pub(super) fn gone(&mut self, now: UnixMillis, node: usize) {
         self.capacity.gone(&key(node));
+        self.stirred = now.0;
         let Known { is_seated, role, .. } = std::mem::take(&mut self.known[node]);
         self.fault |= is_seated && role == NodeRole::Active;
     }
@@ -175,7 +195,8 @@ impl Roster {
     pub(super) fn crash(&mut self, now: UnixMillis) {
         self.capacity = Capacity::new(self.config.clone(), now);
         self.capacity.restore(self.saved.clone());
-        (self.fault, self.dear_since, self.looked) = (false, None, now.0);
+        (self.fault, self.looked, self.stirred) = (false, now.0, now.0);
+        (self.dear_since, self.calm_dear_since) = (None, None);
         self.known.fill(Known::default());
     }
 
@@ -205,9 +226,14 @@ impl Roster {
         let is_quiet = sight.changed.is_empty() && !sight.fault;
         // Who is to work and does not know it yet is counted on, and brings nothing.
         let all_awake = !sight.seats.iter().any(|seat| seat.role == NodeRole::Active && seat.sleeps);
-        match target.filter(|target| is_quiet && all_awake && pool >= *target) {
+        let enough = target.filter(|target| all_awake && pool >= *target);
+        match enough.filter(|_| is_quiet) {
             Some(target) => self.compare(now, &sight.seats, target).context(Rule::Cost)?,
             None => self.dear_since = None,
+        }
+        match enough.filter(|_| self.is_calm(now)) {
+            Some(target) => self.compare_calm(now, &sight.seats, target).context(Rule::Cost)?,
+            None => self.calm_dear_since = None,
         }
         self.looked = now.0;
         Ok(sight.changed)
@@ -228,7 +254,10 @@ impl Roster {
             let word = of(node);
             let known = &mut self.known[node];
             seated += usize::from(word.is_some());
-            sight.fault |= known.is_available && !seat.available && known.role == NodeRole::Active;
+            if known.is_available && !seat.available {
+                self.stirred = now.0;
+                sight.fault |= known.role == NodeRole::Active;
+            }
             let held = word.map_or(0, |word| word.held);
             ensure_idle(node, known, held).context(Rule::Roles)?;
             if seat.role != known.role {
@@ -293,6 +322,30 @@ impl Roster {
         ensure!(
             now.0 - since <= longest_ms,
             "for {} ms active nodes have cost {cost:.3} $ an hour, the cheapest prefix and one node {allowed:.3} $",
+            now.0 - since
+        );
+        Ok(())
+    }
+
+    fn is_calm(&self, now: UnixMillis) -> bool {
+        now.0 - self.stirred >= CALM * self.at_least_an_update(PATIENCE_MS)
+    }
+
+    /// Compares what works in a calm fleet with the cheapest that would bring a tenth more than is needed.
+    fn compare_calm(&mut self, now: UnixMillis, seats: &[Seat], target: f64) -> anyhow::Result<()> {
+        let (cost, allowed) = costs(seats, target * (1.0 + MARGIN));
+        self.tally.calm_looks += 1;
+        if cost <= allowed * (1.0 + ROUNDING) {
+            self.calm_dear_since = None;
+            return Ok(());
+        }
+        self.tally.calm_dear_looks += 1;
+        let gap_ms = now.since(UnixMillis(self.looked));
+        let longest_ms = LASTS * self.at_least_an_update(PATIENCE_MS) + 3 * gap_ms;
+        let since = *self.calm_dear_since.get_or_insert(now.0);
+        ensure!(
+            now.0 - since <= longest_ms,
+            "in a calm fleet active nodes have cost {cost:.3} $ an hour for {} ms, with {allowed:.3} $ for a tenth more",
             now.0 - since
         );
         Ok(())

@@ -124,8 +124,9 @@ impl World {
 
     /// The learner has given up a node: a look mends what is missing.
     pub(super) fn is_gone(&mut self, node: usize) {
+        let now = self.now();
         if let Some(roster) = &mut self.roster {
-            roster.gone(node);
+            roster.gone(now, node);
             self.look_by(self.agenda.now);
         }
     }
