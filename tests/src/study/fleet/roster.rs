@@ -28,8 +28,9 @@ const PATIENCE_MS: u64 = 30_000;
 /// In a fleet that nobody has joined or left for so many of these times, a tenth of the nodes after the other
 /// has been exchanged: no more than one in twelve is left.
 const CALM: u64 = 24;
-/// In such a fleet nodes are too dear for at most so many of these times: two pass before they are exchanged.
-const LASTS: u64 = 4;
+/// In such a fleet nodes are too dear for at most so many of these times: two pass before the first are exchanged,
+/// and what a shorter broadcast sets free takes some more.
+const LASTS: u64 = 8;
 /// By so much of the target the pool may exceed it for good.
 const MARGIN: f64 = 0.1;
 /// Sums in another order differ in their last digits.
@@ -231,7 +232,8 @@ impl Roster {
             Some(target) => self.compare(now, &sight.seats, target).context(Rule::Cost)?,
             None => self.dear_since = None,
         }
-        match enough.filter(|_| self.is_calm(now)) {
+        let is_calm = self.is_calm(now);
+        match enough.filter(|_| is_calm) {
             Some(target) => self.compare_calm(now, &sight.seats, target).context(Rule::Cost)?,
             None => self.calm_dear_since = None,
         }
