@@ -93,5 +93,9 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Rule::ALL.len());
+        let page = include_str!("../../../../docs/reference/lab.md");
+        let missing: Vec<&str> =
+            names.into_iter().filter(|name| !page.contains(&format!("| `{name}` |"))).collect();
+        assert!(missing.is_empty(), "docs/reference/lab.md does not name {missing:?}");
     }
 }
