@@ -170,8 +170,8 @@ impl RaceRow {
 }
 
 /// Whether nodes behind a faulty forwarder recovered within one broadcast, in every race of Echo; `None`
-/// without such a fault. One broadcast is T*, the least that it takes: by the end of a race itself everybody has
-/// recovered who is complete.
+/// without such a fault. One broadcast is T*, the least that it takes: by the end of a race itself everybody
+/// has recovered who is complete.
 fn recovered(rows: &[RaceRow]) -> Option<(bool, Value)> {
     let echo = RaceMode::Echo.to_string();
     let faults: Vec<(f64, &Recovery)> = rows

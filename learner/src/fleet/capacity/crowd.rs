@@ -55,7 +55,7 @@ impl Capacity {
 
     /// Everybody who was heard and is not gone, by key.
     pub fn seats(&self) -> impl Iterator<Item = Seat> {
-        self.workers.iter().map(|(node, worker)| Seat {
+        self.workers.iter().map(move |(node, worker)| Seat {
             node: *node,
             role: worker.role,
             available: worker.available,

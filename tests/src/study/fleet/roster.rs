@@ -28,8 +28,8 @@ const PATIENCE_MS: u64 = 30_000;
 /// In a fleet that nobody has joined or left for so many of these times, a tenth of the nodes after the other
 /// has been exchanged: no more than one in twelve is left.
 const CALM: u64 = 24;
-/// In such a fleet nodes are too dear for at most so many of these times: two pass before the first are exchanged,
-/// and what a shorter broadcast sets free takes some more.
+/// In such a fleet nodes are too dear for at most so many of these times: two pass before the first are
+/// exchanged, and what a shorter broadcast sets free takes some more.
 const LASTS: u64 = 8;
 /// By so much of the target the pool may exceed it for good.
 const MARGIN: f64 = 0.1;
@@ -385,7 +385,8 @@ fn mended(sight: &Sight, pool: f64, target: f64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Dollars an hour of active nodes, and of the cheapest prefix that brings `target` and the dearest active node.
+/// Dollars an hour of active nodes, and of the cheapest prefix that brings `target` and the dearest active
+/// node.
 fn costs(seats: &[Seat], target: f64) -> (f64, f64) {
     let mut here: Vec<&Seat> = seats.iter().filter(|seat| seat.available).collect();
     let cost_of_rate = |seat: &Seat| if seat.rate > 0.0 { seat.price / seat.rate } else { f64::INFINITY };
