@@ -19,6 +19,7 @@
 //!
 //! It imports nothing of the fleet. Who drives it calls [`Capacity::tick`] at least every second.
 
+mod crowd;
 mod demand;
 mod ledger;
 pub mod options;
@@ -42,6 +43,7 @@ use ledger::Ledger;
 use rate::WorkRate;
 use selection::Deviations;
 
+pub use crowd::{Beats, Seat};
 pub use options::Activation;
 pub use prices::Prices;
 pub use provision::{ClassCount, ProvisionRequest};

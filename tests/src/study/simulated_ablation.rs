@@ -329,6 +329,7 @@ fn scene(constants: &TableConstants, machines: usize, broadcast_s: f64, seed: u6
         // Updates that take the same time: arms differ by their waiting alone.
         sigma: (0.3, 0.0),
         nodes,
+        market: None,
         spread: Spread::Even((broadcast_s * 1e3) as u64),
         chains: 1,
         ask_again_ms: (2_000, 10_000),

@@ -115,6 +115,7 @@ fn scene(at: usize, workers: usize, rate: f64, seed: u64) -> Scene {
         update_ms: train_s * 1e3,
         sigma: (0.3, 0.01),
         nodes,
+        market: None,
         spread: Spread::Even((BROADCAST_S * 1e3) as u64),
         chains: 1,
         ask_again_ms: (2_000, 10_000),

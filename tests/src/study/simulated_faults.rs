@@ -174,6 +174,7 @@ fn scene(workers: usize, seed: u64, changes: Vec<Change>) -> anyhow::Result<Scen
         update_ms: TRAIN_S * 1e3,
         sigma: (0.1, 0.0),
         nodes,
+        market: None,
         spread: Spread::Even((BROADCAST_S * 1e3) as u64),
         // One chain, so that a forwarder has all others behind it: the paper's worst case.
         chains: 1,

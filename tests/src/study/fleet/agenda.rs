@@ -14,14 +14,16 @@ pub(super) enum Event {
     Trained { life: u32 },
     /// A node has made an order.
     Done { node: usize, visit: u32 },
-    /// A node asks for orders.
-    Asks { node: usize, visit: u32 },
+    /// A node asks for orders, unless it was called to do so earlier.
+    Asks { node: usize, visit: u32, turn: u32 },
     /// Somebody leaves.
     Departure,
     /// The learner notices that a node is gone.
     Gone { node: usize, visit: u32 },
     /// A node comes back.
     Back { node: usize, visit: u32 },
+    /// The learner looks at the fleet, unless it did so earlier.
+    Look { turn: u32 },
     /// One of the scene's changes, by its place.
     Change(usize),
 }
@@ -80,7 +82,7 @@ mod tests {
     fn events_come_in_the_order_of_their_times_and_then_of_their_scheduling() {
         let mut agenda = Agenda::new();
         for (millis, node) in [(5, 1), (3, 2), (5, 0)] {
-            agenda.after(millis, Event::Asks { node, visit: 0 });
+            agenda.after(millis, Event::Asks { node, visit: 0, turn: 0 });
         }
         let mut order = Vec::new();
         while let Some(Event::Asks { node, .. }) = agenda.next(9) {

@@ -198,6 +198,11 @@ impl Intake {
         self.coordinator.work(version).holders
     }
 
+    /// Groups that were filtered out so far.
+    pub(super) fn filtered(&self) -> u64 {
+        self.coordinator.filtered()
+    }
+
     pub(super) fn totals(&self) -> &Totals {
         self.coordinator.totals()
     }

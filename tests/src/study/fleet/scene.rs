@@ -1,6 +1,7 @@
 //! What is simulated: a learner and its nodes, given by a study or drawn from a seed.
 
 use super::chance::Chance;
+use super::market::{Buyer, Market};
 use crate::broadcast::fluid_bound::{BoundNode, FluidBound};
 use echo_learner::fleet::chains::chain_count;
 use echo_protocol::dissemination::DisseminationMode;
@@ -90,6 +91,8 @@ pub(crate) struct Scene {
     /// Standard deviation of the logarithms of order times, and of update times.
     pub(crate) sigma: (f64, f64),
     pub(crate) nodes: Vec<SceneNode>,
+    /// What decides who works; without it all nodes work that are there.
+    pub(crate) market: Option<Market>,
     pub(crate) spread: Spread,
     /// N_ch: chains that versions are passed on in.
     pub(crate) chains: usize,
@@ -155,6 +158,7 @@ impl Scene {
             update_ms,
             sigma: (0.5, 0.05),
             nodes,
+            market: None,
             spread: Spread::Even(0),
             chains: 1,
             ask_again_ms: ((order_ms / 16.0) as u64, order_ms as u64),
@@ -176,7 +180,21 @@ impl Scene {
         scene.spread = scene.links(source_up, &mut chance)?;
         let uplinks = scene.nodes.iter().map(|node| node.up.0).sum::<u64>();
         scene.chains = chain_count(source_up, BytesPerSec(uplinks / scene.nodes.len().max(1) as u64));
+        let buyer = scene.buyer();
+        scene.market = Some(Market::drawn(&buyer, &mut scene.nodes));
         Ok(scene)
+    }
+
+    /// The learner as its nodes see it.
+    fn buyer(&self) -> Buyer {
+        let broadcast_s = match self.spread {
+            Spread::Even(millis) => millis as f64 / 1e3,
+            Spread::Links { bytes, source_up, overhead } => {
+                overhead * bytes as f64 / self.capacity(source_up).max(1.0)
+            }
+        };
+        let Self { seed, period, batch, update_ms, .. } = *self;
+        Buyer { seed, period, batch, update_s: update_ms / 1e3, broadcast_s }
     }
 
     /// A broadcast that takes a share of the updates between two publications.

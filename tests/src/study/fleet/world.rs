@@ -3,13 +3,17 @@
 //! A node makes one order at a time, and one waits beside it. It generates under what it has installed when
 //! it begins, delivers at once, and asks when it has room. Who leaves says nothing: the learner finds out.
 
+mod roles;
+
 use super::account::Account;
 use super::agenda::{Agenda, Event};
 use super::chance::Chance;
 use super::intake::{Intake, key, number};
+use super::roster::{RoleTally, Roster};
+use super::rule::Rule;
 use super::scene::{Change, ChangeKind, End, HOUR_MS, Scene, Spread, bound_ms};
 use super::topology::Topology;
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use echo_learner::common::workload::Workload;
 use echo_learner::intake::coordinator::LeaseRequest;
 use echo_protocol::control::heartbeat::{ACTIVE_FOR_MS, LOST_AFTER_MS};
@@ -42,8 +46,10 @@ pub(crate) struct Course {
     pub(crate) too_slow: u64,
     pub(crate) departures: u64,
     pub(crate) crashes: u64,
-    /// What the hours of all nodes cost.
+    /// What the hours of all nodes would cost.
     pub(crate) dollars: f64,
+    /// What came of choosing who works.
+    pub(crate) roles: RoleTally,
     pub(crate) events: u64,
     /// Of all events: two courses with the same one are the same.
     pub(crate) digest: u64,
@@ -77,6 +83,12 @@ struct Host {
     /// When it asks next it is by itself.
     will_ask: bool,
     pause_ms: u64,
+    /// Counts the times at which it is to ask: earlier ones are void.
+    turn: u32,
+    /// It was told to rest until then.
+    sleeps_until: u64,
+    /// Whether it was told last that it is too slow.
+    is_too_slow: bool,
     slower: f64,
 }
 
@@ -87,6 +99,8 @@ struct World {
     intake: Intake,
     account: Account,
     topology: Topology,
+    /// `None` where all nodes work.
+    roster: Option<Roster>,
     hosts: Vec<Host>,
     present: usize,
     current: u64,
@@ -99,6 +113,10 @@ struct World {
     /// When the learner came to its version, and when the batch was there.
     reached: u64,
     formed: u64,
+    /// The last look at the fleet, when the next is due, and its number.
+    looked: u64,
+    look_due: u64,
+    look_turn: u32,
     course: Course,
 }
 
@@ -127,6 +145,7 @@ impl World {
             intake: Intake::open(workload, &scene)?,
             account: Account::default(),
             topology: Topology::new(scene.seed, scene.chains),
+            roster: scene.market.as_ref().map(Roster::new),
             hosts: vec![host; scene.nodes.len()],
             present: 0,
             current: 0,
@@ -136,6 +155,9 @@ impl World {
             is_training: false,
             reached: 0,
             formed: 0,
+            looked: 0,
+            look_due: u64::MAX,
+            look_turn: 0,
             course: Course::default(),
             scene,
         })
@@ -152,6 +174,7 @@ impl World {
             self.agenda.after(change.at_ms, Event::Change(place));
         }
         self.schedule_departure();
+        self.begin_looking();
         Ok(())
     }
 
@@ -164,7 +187,9 @@ impl World {
             Event::Installed { node, version } => self.installed(node, version),
             Event::Trained { life } if life == self.life => self.trained(),
             Event::Done { node, visit } if visit == self.hosts[node].visit => self.done(node),
-            Event::Asks { node, visit } if visit == self.hosts[node].visit => {
+            Event::Asks { node, visit, turn }
+                if (visit, turn) == (self.hosts[node].visit, self.hosts[node].turn) =>
+            {
                 self.hosts[node].will_ask = false;
                 self.ask(node)
             }
@@ -175,9 +200,11 @@ impl World {
             }
             Event::Gone { node, visit } if visit == self.hosts[node].visit => {
                 self.intake.gone(key(node));
+                self.is_gone(node);
                 Ok(())
             }
             Event::Back { node, visit } if visit == self.hosts[node].visit => self.come(node, false),
+            Event::Look { turn } if turn == self.look_turn => self.look(),
             Event::Change(place) => self.change(self.scene.changes[place]),
             _ => Ok(()),
         }
@@ -195,7 +222,10 @@ impl World {
         (host.is_present, host.since) = (true, now);
         host.visit += 1;
         self.present += 1;
-        self.topology.join(node)
+        if let Some(roster) = &mut self.roster {
+            roster.joins(UnixMillis(now), node);
+        }
+        self.topology.join(node).context(Rule::Places)
     }
 
     fn come(&mut self, node: usize, with_policy: bool) -> anyhow::Result<()> {
@@ -228,9 +258,10 @@ impl World {
         self.course.dollars += self.cost(node, since, now);
         self.agenda.after(ACTIVE_FOR_MS, Event::Gone { node, visit });
         // Those behind it receive from somebody else once it is missed.
-        for behind in self.topology.leave(node)? {
+        for behind in self.topology.leave(node).context(Rule::Places)? {
             self.stall(behind, LOST_AFTER_MS);
         }
+        self.will_be_missed();
         self.note_rate();
         Ok(())
     }
@@ -280,6 +311,9 @@ impl World {
 
     /// The newest version goes out.
     fn spread(&mut self) {
+        if let Some(roster) = &mut self.roster {
+            roster.published(UnixMillis(self.agenda.now), self.published);
+        }
         match self.scene.spread {
             Spread::Even(millis) => {
                 for (node, _) in self.topology.depths() {
@@ -329,6 +363,9 @@ impl World {
         ensure!(host.installed < Some(version), "node {node} installs {version} after {:?}", host.installed);
         host.installed = Some(version);
         host.pause_ms = self.scene.ask_again_ms.0;
+        if let Some(roster) = &mut self.roster {
+            roster.heard(UnixMillis(now), node, Some(version), host.held() > 0);
+        }
         self.note_rate();
         self.ask(node)
     }
@@ -350,11 +387,13 @@ impl World {
     fn ask(&mut self, node: usize) -> anyhow::Result<()> {
         let now = self.now();
         let host = &self.hosts[node];
-        let held = host.waiting.len() + usize::from(host.at_work.is_some());
-        let (Some(installed), wanted) = (host.installed, STOCK.saturating_sub(held)) else { return Ok(()) };
-        if wanted == 0 || !host.is_present {
+        let (Some(installed), wanted) = (host.installed, STOCK.saturating_sub(host.held())) else {
+            return Ok(());
+        };
+        if wanted == 0 || !host.is_present || host.sleeps_until > now.0 || !self.is_wanted(node) {
             return Ok(());
         }
+        let host = &self.hosts[node];
         let wish = LeaseRequest {
             node: key(node),
             installed: Some(PolicyVersion(installed)),
@@ -363,19 +402,20 @@ impl World {
         };
         let granted = self.intake.grant(now, &wish)?;
         self.course.too_slow += u64::from(granted.refused.is_some());
+        self.hosts[node].is_too_slow = granted.refused.is_some();
         let mut got = 0;
         for lease in granted.leases {
             ensure!(lease.node == key(node), "node {node} got a lease of another one");
             for counter in lease.orders() {
                 let held = HeldOrder { lease: lease.id, counter };
-                self.account.leased(counter)?;
+                self.account.leased(counter).context(Rule::Acknowledged)?;
                 self.hosts[node].waiting.push_back(held);
                 self.hosts[node].last = Some(held);
                 self.agenda.note(counter.0);
                 got += 1;
             }
         }
-        ensure!(got <= wanted, "node {node} wanted {wanted} orders and got {got}");
+        check_got(node, got, wanted).context(Rule::Leases)?;
         self.work(node);
         if got < wanted {
             self.ask_later(node);
@@ -390,10 +430,9 @@ impl World {
         if host.will_ask {
             return;
         }
-        host.will_ask = true;
-        let (pause, visit) = (host.pause_ms.max(1), host.visit);
+        let pause = host.pause_ms.max(1);
         host.pause_ms = (2 * pause).min(self.scene.ask_again_ms.1);
-        self.agenda.after(pause, Event::Asks { node, visit });
+        self.ask_in(node, pause);
     }
 
     /// Begins the next order, if the node has one and does nothing.
@@ -419,11 +458,17 @@ impl World {
             self.course.crashes += 1;
             self.life += 1;
             (self.current, self.is_training, self.reached) = (self.checkpoint, false, self.agenda.now);
+            self.heard_again();
         }
         match self.intake.deliver(self.now(), &group)? {
-            Outcome::Accepted => self.account.accepted(held.counter)?,
+            Outcome::Accepted => {
+                self.account.accepted(held.counter).context(Rule::Acknowledged)?;
+                if let Some(roster) = &mut self.roster {
+                    roster.accepted(node);
+                }
+            }
             Outcome::Refused { reason: RefuseReason::Duplicate, .. } => {
-                self.account.duplicate(held.counter, dies)?;
+                self.account.duplicate(held.counter, dies).context(Rule::Acknowledged)?;
             }
             Outcome::Refused { reason: RefuseReason::Stale, .. } => self.course.stale += 1,
             // It was leased anew since.
@@ -440,9 +485,17 @@ impl World {
         if self.is_training || self.is_over() {
             return Ok(());
         }
-        let Some(batch) = self.intake.batch(self.now(), PolicyVersion(self.current))? else { return Ok(()) };
+        let now = self.now();
+        let batch = self.intake.batch(now, PolicyVersion(self.current))?;
+        if let Some(roster) = &mut self.roster {
+            match &batch {
+                Some(batch) => roster.goes_on(self.intake.filtered(), batch.len()),
+                None => roster.waits(now),
+            }
+        }
+        let Some(batch) = batch else { return Ok(()) };
         ensure!(batch.len() == self.scene.batch, "a batch of {} groups", batch.len());
-        self.account.batch(self.current, self.scene.budget, &batch)?;
+        self.account.batch(self.current, self.scene.budget, &batch).context(Rule::Batches)?;
         (self.is_training, self.formed) = (true, self.agenda.now);
         let millis = self.chance.log_normal(self.scene.update_ms, self.scene.sigma.1).max(1.0);
         self.agenda.after(millis as u64, Event::Trained { life: self.life });
@@ -452,11 +505,17 @@ impl World {
     fn trained(&mut self) -> anyhow::Result<()> {
         let now = self.agenda.now;
         self.course.periods.push((self.formed - self.reached, now - self.reached));
+        if let Some(roster) = &mut self.roster {
+            roster.updated(UnixMillis(now), now - self.formed);
+        }
         (self.is_training, self.reached) = (false, now);
         self.current += 1;
         if self.intake.at(self.now(), PolicyVersion(self.current))? {
             (self.checkpoint, self.published) = (self.current, self.current);
             self.account.checkpoint(self.current);
+            if let Some(roster) = &mut self.roster {
+                roster.saves();
+            }
             self.spread();
         }
         self.note_rate();
@@ -471,17 +530,10 @@ impl World {
             }
         }
         let version = PolicyVersion(self.current);
-        self.account.check(&self.intake.state(version), self.intake.totals())?;
-        self.topology.check_all(self.present)?;
-        for (holder, orders) in self.intake.holders(version) {
-            let host = &self.hosts[number(&holder)];
-            let held = (host.waiting.len() + usize::from(host.at_work.is_some())) as u64;
-            ensure!(orders <= self.intake.lease_size(), "{orders} orders are out with one node");
-            // Of who has just left the learner does not know yet, and what was given back is written with the
-            // next lease: a restarted one may wait for an order until its lease is over.
-            let may_differ = !host.is_present || self.course.crashes > 0;
-            ensure!(orders <= held || may_differ, "{orders} orders are out with a node that has {held}");
-        }
+        self.account.check(&self.intake.state(version), self.intake.totals()).context(Rule::Orders)?;
+        self.topology.check_all(self.present).context(Rule::Places)?;
+        self.check_holders(version).context(Rule::Leases)?;
+        let roles = self.roster.as_ref().map(Roster::tally).unwrap_or_default();
         let report = self.intake.work_ahead();
         Ok(Course {
             millis: now,
@@ -490,7 +542,27 @@ impl World {
             again: report.map_or(0, |report| report.again.late + report.again.backups),
             events: self.agenda.events,
             digest: self.agenda.digest(),
+            roles,
             ..self.course
         })
     }
+
+    /// Whether no more orders are out with a node than it may have, and than it has.
+    fn check_holders(&self, version: PolicyVersion) -> anyhow::Result<()> {
+        for (holder, orders) in self.intake.holders(version) {
+            let host = &self.hosts[number(&holder)];
+            let held = host.held() as u64;
+            ensure!(orders <= self.intake.lease_size(), "{orders} orders are out with one node");
+            // Of who has just left the learner does not know yet, and what was given back is written with the
+            // next lease: a restarted one may wait for an order until its lease is over.
+            let may_differ = !host.is_present || self.course.crashes > 0;
+            ensure!(orders <= held || may_differ, "{orders} orders are out with a node that has {held}");
+        }
+        Ok(())
+    }
+}
+
+fn check_got(node: usize, got: usize, wanted: usize) -> anyhow::Result<()> {
+    ensure!(got <= wanted, "node {node} wanted {wanted} orders and got {got}");
+    Ok(())
 }
