@@ -4,6 +4,7 @@ use super::{
     AFTER_ANSWER, AFTER_FINAL_ANSWER, Anchor, Found, Match, after_colon, after_is, announced, asides,
     everywhere, hoped, within,
 };
+use crate::tasks::denial;
 
 /// The longest arithmetic that is looked at, in bytes.
 const MAX_ARITHMETIC: usize = 128;
@@ -94,7 +95,15 @@ fn prefix(text: &str, at: usize) -> Vec<usize> {
     if at == 0 {
         starts.insert(0, 0);
     }
-    starts.into_iter().map(|start| start + if text[start..].starts_with("**") { 2 } else { 0 }).collect()
+    let starts = starts.into_iter().map(|start| start + if text[start..].starts_with("**") { 2 } else { 0 });
+    starts.filter(|start| !is_denied(text, *start)).collect()
+}
+
+/// Whether a number that begins here is one that the answer is said not to be, or only a bound of it.
+fn is_denied(text: &str, start: usize) -> bool {
+    let is_value = text[start..]
+        .starts_with(|c: char| c.is_ascii_digit() || "+-.(".contains(c) || CURRENCIES.contains(c));
+    is_value && (denial::by_words(&text[..start]) || denial::by_sign(&text[..start]))
 }
 
 fn arithmetic(text: &str, at: usize) -> Option<(Found<'_>, usize)> {

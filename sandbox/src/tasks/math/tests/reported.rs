@@ -289,3 +289,40 @@ fn notations_for_the_same_number_are_read() {
     ]);
     wrong(&[("2e-1", "0.2")]);
 }
+
+#[test]
+fn what_the_answer_is_said_not_to_be_and_bounds_of_it_earn_nothing() {
+    for response in [
+        "The answer is not 5.",
+        "The answer isn't 5.",
+        "The answer cannot be 5.",
+        "The answer is more than 5.",
+        "#### not 5",
+        "Not 5.",
+        "x > 5",
+        "So $> 5$.",
+        "The answer is $\\ne 5$.",
+    ] {
+        assert!(!earns("5", response), "{response}");
+    }
+    wrong(&[
+        ("5", "\\ne 5"),
+        ("5", "\\ge 5"),
+        ("5", "\\geqslant 5"),
+        ("5", "> 5"),
+        ("5", ">5"),
+        ("5", "< 5"),
+        ("5", "≥ 5"),
+        ("5", "\\not= 5"),
+        ("5", "\\neg 5"),
+    ]);
+    says(&[
+        ("5", "The answer is not 4 but 5."),
+        ("5", "The answer is 5, not 4."),
+        ("5", "It is not 4. 5 is right."),
+        ("5", "=> 5"),
+        ("5", "> 5"),
+        ("72", "He sold 48+24=<<48+24=72>>72 clips."),
+        ("5", "He needs at least 5."),
+    ]);
+}
