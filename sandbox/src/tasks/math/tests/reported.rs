@@ -326,3 +326,26 @@ fn what_the_answer_is_said_not_to_be_and_bounds_of_it_earn_nothing() {
         ("5", "He needs at least 5."),
     ]);
 }
+
+#[test]
+fn a_sign_of_both_within_a_value_stands_for_two_values() {
+    let roots = "\\frac{1+\\sqrt5}{2},\\frac{1-\\sqrt5}{2}";
+    right(&[
+        ("\\frac{1\\pm\\sqrt5}{2}", roots),
+        (roots, "\\frac{1\\pm\\sqrt5}{2}"),
+        (roots, "x=\\frac{1±\\sqrt5}{2}"),
+        ("x=\\frac{1\\pm\\sqrt5}{2}", roots),
+        ("3,\\frac{1\\pm\\sqrt5}{2}", "\\frac{1-\\sqrt5}{2},3,\\frac{1+\\sqrt5}{2}"),
+    ]);
+    wrong(&[
+        ("\\frac{1\\pm\\sqrt5}{2}", "\\frac{1+\\sqrt5}{2}"),
+        ("\\frac{1+\\sqrt5}{2}", "\\frac{1\\pm\\sqrt5}{2}"),
+        (roots, "\\frac{1\\pm\\sqrt3}{2}"),
+    ]);
+}
+
+#[test]
+fn coordinates_are_told_by_their_names() {
+    right(&[("(3,4)", "x=3, y=4"), ("(3,4)", "y=4, x=3"), ("(2,3)", "m=2, b=3"), ("(1,2,3)", "z=3,x=1,y=2")]);
+    wrong(&[("(3,4)", "y=3, x=4"), ("(3,4)", "x=4, y=3")]);
+}
