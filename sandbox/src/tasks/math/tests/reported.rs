@@ -127,7 +127,14 @@ fn tiny_numbers_and_whole_ones_are_not_rounded_away() {
         ("7", "6.9999999"),
         ("0", "0.0000001"),
         ("6.6\\times 10^{-34}", "0"),
+        ("e^{-1000}", "e^{-1001}"),
+        ("e^{-1000}+1", "1"),
+        ("e^{-800}", "0"),
+        ("\\exp(-800)", "0"),
+        ("2e^{-800}", "e^{-800}"),
+        ("\\frac{\\sqrt2}{10^{400}}", "0"),
     ]);
+    right(&[("e^{-1000}", "e^{-1000}"), ("e^0-1", "0"), ("\\sin 0", "0"), ("\\sqrt2-\\sqrt2", "0")]);
     right(&[("\\frac{1}{12}", "0.0833333333"), ("0.5", "\\frac12"), ("2.236068", "\\sqrt5")]);
 }
 
@@ -237,6 +244,9 @@ fn numbers_are_found_whatever_stands_around_them() {
         "5 (not 41)",
         "There are 5 eggs (see step 1).",
         "#### 5\nchecked in 2 ways.",
+        "\\fbox{5}",
+        "So $\\fbox{5}$ of 9.",
+        "So \\boxed {5} of 9.",
     ] {
         assert!(earns("5", response), "{response}");
     }
