@@ -25,6 +25,10 @@ pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>
         Anchor::Answer => announced(text, "answer", |at| gaps(text, at), |at| unequated(text, at), all),
         Anchor::Start => {}
         Anchor::Anywhere => {
+            if let Some(found) = enumeration(text) {
+                all.push(Match { start: 0, end: text.len(), found });
+                return;
+            }
             let mut found = Vec::new();
             everywhere(text, |at| arithmetic(text, at), &mut found);
             everywhere(text, |at| number(text, at), &mut found);
@@ -62,9 +66,11 @@ fn unequated(text: &str, at: usize) -> Option<(Found<'_>, usize)> {
         .or_else(|| number(text, at).filter(|(_, end)| free(*end)))
 }
 
+/// What the solutions of GSM8K have before the answer.
+const MARK: &str = "####";
+
 /// The number behind the last `####` of which nothing but its unit follows in the line.
 fn marked(text: &str) -> Option<Match<'_>> {
-    const MARK: &str = "####";
     /// So many words may follow.
     const MAX_WORDS: usize = 2;
     let start = text.rfind(MARK)?;
@@ -77,6 +83,37 @@ fn marked(text: &str) -> Option<Match<'_>> {
     let mut words = rest.split_whitespace();
     let plain = words.clone().count() <= MAX_WORDS && words.all(|word| word.chars().all(char::is_lowercase));
     (plain && !rest.starts_with(|c: char| c.is_ascii_digit())).then_some(Match { start, end, found })
+}
+
+/// Several numbers and nothing else, or behind the last `####`: `1 2 3 4`, `2 or 3`. The last of them is no
+/// more the answer than the others. With commas or words between them they are a list.
+fn enumeration(text: &str) -> Option<Found<'_>> {
+    /// Digits of a group: `21 211` is one number.
+    const GROUP: usize = 3;
+    let said = text.rfind(MARK).map_or(text, |at| text[at + MARK.len()..].lines().next().unwrap_or_default());
+    let said = said.trim().trim_end_matches('.');
+    let (mut numbers, mut groups, mut listed) = (0, 0, false);
+    for word in said.split_whitespace() {
+        let number = word.trim_end_matches([',', ';']);
+        if matches!(number, "and" | "or") {
+            listed = true;
+            continue;
+        }
+        let digits = number.strip_prefix('-').unwrap_or(number);
+        let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
+        if !is_number {
+            return None;
+        }
+        listed |= number.len() < word.len();
+        groups += usize::from(numbers > 0 && digits.len() == GROUP);
+        numbers += 1;
+    }
+    match (numbers, listed) {
+        (2.., true) => Some(Found::Phrase(said)),
+        (3.., false) if groups + 1 < numbers => Some(Found::Unclear(said)),
+        _ => None,
+    }
 }
 
 /// What may stand before a number beside white space.
