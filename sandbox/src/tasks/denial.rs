@@ -8,8 +8,8 @@ const LOOKED_AT: usize = 64;
 const BETWEEN: [&str; 6] = ["be", "equal", "to", "a", "the", "exactly"];
 /// So many of them.
 const MAX_BETWEEN: usize = 3;
-/// Words that deny what follows, or compare with it.
-const DENYING: [&str; 4] = ["not", "cannot", "never", "than"];
+/// Words that deny what follows, compare with it, or turn its sign.
+const DENYING: [&str; 6] = ["not", "cannot", "never", "than", "minus", "negative"];
 /// Signs of comparison. A lone `<` or `>` is looked at more closely.
 const SIGNS: [&str; 31] = [
     "<=",
@@ -115,6 +115,7 @@ mod tests {
             "**Not** ",
             "never exactly ",
             "more than $",
+            "negative ",
         ] {
             assert!(by_words(before), "{before}");
         }

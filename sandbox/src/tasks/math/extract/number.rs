@@ -13,7 +13,7 @@ const CURRENCIES: &str = "$€£¥₹₽₪₩₫฿₡₢₣₤₥₦₧₨₭�
 
 /// Finds the numbers and the arithmetic that are announced in this way.
 pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>>) {
-    let either = |at| arithmetic(text, at).or_else(|| number(text, at));
+    let either = |at| arithmetic(text, at).or_else(|| number(text, at)).map(|found| unhedged(text, found));
     match anchor {
         Anchor::Marked => all.extend(marked(text)),
         Anchor::Hoped => {
@@ -64,6 +64,17 @@ fn unequated(text: &str, at: usize) -> Option<(Found<'_>, usize)> {
     arithmetic(text, at)
         .filter(|(_, end)| free(*end))
         .or_else(|| number(text, at).filter(|(_, end)| free(*end)))
+        .map(|found| unhedged(text, found))
+}
+
+/// What is announced, unless another number follows behind "or": then it is unclear which is meant.
+fn unhedged<'a>(text: &'a str, (found, end): (Found<'a>, usize)) -> (Found<'a>, usize) {
+    let other = text[end..].trim_start().strip_prefix("or ");
+    let hedged = other.is_some_and(|other| {
+        let other = other.trim_start_matches(|c: char| "-*".contains(c) || CURRENCIES.contains(c));
+        other.starts_with(|c: char| c.is_ascii_digit())
+    });
+    if hedged { (Found::Unclear(text[..end].trim_end()), end) } else { (found, end) }
 }
 
 /// What the solutions of GSM8K have before the answer.
@@ -93,7 +104,8 @@ fn enumeration(text: &str) -> Option<Found<'_>> {
     let said = text.rfind(MARK).map_or(text, |at| text[at + MARK.len()..].lines().next().unwrap_or_default());
     let said = said.trim().trim_end_matches('.');
     let (mut numbers, mut groups, mut listed) = (0, 0, false);
-    for word in said.split_whitespace() {
+    let inside = said.strip_prefix(['(', '[', '{']).and_then(|said| said.strip_suffix([')', ']', '}']));
+    for word in inside.unwrap_or(said).split_whitespace() {
         let number = word.trim_end_matches([',', ';']);
         if matches!(number, "and" | "or") {
             listed = true;
@@ -277,9 +289,16 @@ fn written(text: &str, from: usize) -> Option<(Found<'_>, usize)> {
     let mut length = length;
     let (written_integer, written_decimals) = (&rest[..integer], &rest[integer..length]);
     let mut exponent = 0_i32;
-    if let Some((power, more)) = scientific(&rest[length..]).or_else(|| magnitude(&rest[length..])) {
+    let is_money = text[..from].ends_with(|c: char| CURRENCIES.contains(c));
+    let power = scientific(&rest[length..]).or_else(|| magnitude(&rest[length..]));
+    if let Some((power, more)) = power.or_else(|| letter(&rest[length..], is_money)) {
         exponent = power;
         length += more;
+    }
+    // Three dozen are not three, and neither are three and a half.
+    let behind = rest[length..].trim_start_matches([' ', '-']);
+    if behind.starts_with("dozen") || behind.starts_with(is_fraction) {
+        return Some((Found::Unclear(&rest[..length]), from + length));
     }
     // 3:30 is a time.
     if let Some(minutes) = rest[length..].strip_prefix(':')
@@ -310,6 +329,21 @@ fn scientific(rest: &str) -> Option<(i32, usize)> {
     let ends = !power[sign + digits..].starts_with(|c: char| c.is_alphanumeric());
     let exponent = power[..sign + digits].parse().ok()?;
     (digits > 0 && ends).then_some((exponent, 1 + sign + digits))
+}
+
+/// `½` and the like.
+fn is_fraction(c: char) -> bool {
+    matches!(c, '¼'..='¾' | '⅐'..='⅞')
+}
+
+/// The power of ten of `18k`, and of `$18M`, whose letter may be a unit elsewhere, and its length.
+fn letter(rest: &str, is_money: bool) -> Option<(i32, usize)> {
+    const LETTERS: [(&str, i32); 6] = [("k", 3), ("K", 3), ("M", 6), ("mn", 6), ("bn", 9), ("B", 9)];
+    let known = if is_money { LETTERS.len() } else { 1 };
+    let ends = |after: &str| !after.starts_with(|c: char| c.is_alphanumeric());
+    let mut letters = LETTERS.into_iter().take(known);
+    let (name, power) = letters.find(|(name, _)| rest.strip_prefix(*name).is_some_and(ends))?;
+    Some((power, name.len()))
 }
 
 /// The power of ten in "million" and the like, and its length with the space before it.

@@ -379,3 +379,28 @@ fn the_last_of_many_numbers_is_no_answer() {
         ("-5", "- 5 = -5"),
     ]);
 }
+
+#[test]
+fn words_and_letters_beside_a_number_change_it() {
+    says_not(&[
+        ("18", "The answer is 18 or 20."),
+        ("18", "The answer is 18 or $20."),
+        ("18", "The answer is negative 18."),
+        ("18", "It is minus 18"),
+        ("18", "18k"),
+        ("18", "He earns $18M."),
+        ("18", "The answer is 18 dozen."),
+        ("18", "18½"),
+        ("18", "(1, 18)"),
+        ("18", "17 < 18"),
+    ]);
+    says(&[
+        ("18000", "18k"),
+        ("18000000", "He earns $18M."),
+        ("18", "It is 18 kg."),
+        ("18", "It is 18kg."),
+        ("18", "It is 18 M."),
+        ("18", "The answer is 18, or half of 36."),
+        ("(1,18)", "(1, 18)"),
+    ]);
+}
