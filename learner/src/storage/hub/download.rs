@@ -43,6 +43,10 @@ pub(super) fn file(
     // Another process may be getting the same file; then this one waits and finds it.
     let lock_file = File::create(&lock).map_err(io_error(&lock))?;
     lock_file.lock().map_err(io_error(&lock))?;
+    if has_size(&target, file.size) {
+        // It may be reading it already.
+        return Ok(target);
+    }
     if !has_size(&blob, file.size) {
         get(client, repository, commit, file, &blob)?;
     }
