@@ -67,14 +67,24 @@ fn unequated(text: &str, at: usize) -> Option<(Found<'_>, usize)> {
         .map(|found| unhedged(text, found))
 }
 
-/// What is announced, unless another number follows behind "or": then it is unclear which is meant.
+/// What is announced, unless another number follows behind "or", or nothing but numbers follow in the line:
+/// then it is unclear which is meant.
 fn unhedged<'a>(text: &'a str, (found, end): (Found<'a>, usize)) -> (Found<'a>, usize) {
-    let other = text[end..].trim_start().strip_prefix("or ");
-    let hedged = other.is_some_and(|other| {
+    let line = text[end..].lines().next().unwrap_or_default();
+    let other = line.trim_start_matches([' ', ',', '(', '*']).strip_prefix("or ");
+    let has_other = other.is_some_and(|other| {
         let other = other.trim_start_matches(|c: char| "-*".contains(c) || CURRENCIES.contains(c));
         other.starts_with(|c: char| c.is_ascii_digit())
     });
-    if hedged { (Found::Unclear(text[..end].trim_end()), end) } else { (found, end) }
+    let words = || line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_list = line.chars().all(|c| c.is_alphanumeric() || " ,;|.()*$".contains(c))
+        && words().any(is_number)
+        && words().all(|word| is_number(word) || matches!(word, "and" | "or"));
+    if has_other || (is_list && matches!(found, Found::Number { .. })) {
+        return (Found::Unclear(text[..end].trim_end()), end);
+    }
+    (found, end)
 }
 
 /// What the solutions of GSM8K have before the answer.

@@ -385,6 +385,12 @@ fn words_and_letters_beside_a_number_change_it() {
     says_not(&[
         ("18", "The answer is 18 or 20."),
         ("18", "The answer is 18 or $20."),
+        ("18", "Answer: either 18 or 20"),
+        ("18", "Answer: 18 (or 20)"),
+        ("18", "Answer: 18, 20"),
+        ("18", "Answer: 18 and 20."),
+        ("1", "Answer: 1, 2, 3"),
+        ("18", "So \\boxed{18\\text{ and a half}}."),
         ("18", "The answer is negative 18."),
         ("18", "It is minus 18"),
         ("18", "18k"),
@@ -401,6 +407,8 @@ fn words_and_letters_beside_a_number_change_it() {
         ("18", "It is 18kg."),
         ("18", "It is 18 M."),
         ("18", "The answer is 18, or half of 36."),
+        ("18", "Answer: 18\nExplanation: 9 and 2."),
+        ("18", "Answer: 18. Check: 2 * 9 = 18."),
         ("(1,18)", "(1, 18)"),
     ]);
 }
