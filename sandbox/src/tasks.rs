@@ -2,7 +2,7 @@
 //! made of a file.
 //!
 //! May import `task`, `programs`, `isolation`, `wasm` and `conformance`. A task imports no other task:
-//! what several share is in `exact` and `natural`.
+//! what several share is in `denial`, `exact` and `natural`.
 //!
 //! ```text
 //! TaskSpec { name, params, data } -> registry::check   before the file is there
@@ -16,6 +16,7 @@ pub mod chain_sum;
 pub mod choice;
 pub mod code;
 pub mod countdown;
+mod denial;
 mod exact;
 pub mod guess_number;
 pub mod holdem;

@@ -39,14 +39,16 @@ pub struct Unsound(pub usize);
 /// [`Unsound`] when there are problems, or what the system says when the report cannot be written.
 pub fn check(plan: &CheckPlan) -> anyhow::Result<()> {
     let found = match plan.config.read() {
-        Ok(mut config) => match sources::fetch(&mut config, plan.config.base()) {
-            Ok(()) => examined(&config, plan)?,
-            Err(error) => {
+        Ok(mut config) => {
+            let missing = sources::fetch_all(&mut config, plan.config.base());
+            if missing.is_empty() {
+                examined(&config, plan)?
+            } else {
                 let settings = config.problems().into_iter().map(|problem| problem.to_string());
-                let problems = settings.chain([with_causes(&*error)]).collect();
+                let problems = settings.chain(missing.iter().map(|error| with_causes(&**error))).collect();
                 Examination { problems, ..Examination::default() }
             }
-        },
+        }
         Err(error) => Examination { problems: vec![with_causes(&error)], ..Examination::default() },
     };
     print(&if plan.json { json(&found) } else { report(&found) })?;

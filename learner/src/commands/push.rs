@@ -13,9 +13,6 @@ use echo_protocol::run::version::PolicyVersion;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What makes a policy; everything else of a directory stays here.
-const SUFFIXES: [&str; 4] = [".json", ".safetensors", ".jinja", ".txt"];
-
 /// What is uploaded, and where to.
 #[derive(Args, Clone, Debug)]
 pub struct PushPlan {
@@ -90,14 +87,13 @@ fn send(
     Ok(hub::push(environment, &plan.name, &policy)?)
 }
 
-/// The files of a policy, by name.
+/// The files of a policy, by name; everything else of the directory stays here.
 fn files(dir: &Path) -> anyhow::Result<Vec<PushedFile>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let source = entry?.path();
         let name = source.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_part = SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) && !name.starts_with('.');
-        if is_part && source.is_file() {
+        if hub::is_part_of_a_model(name) && !name.starts_with('.') && source.is_file() {
             files.push(PushedFile { path: name.to_owned(), source });
         }
     }
@@ -194,6 +190,18 @@ mod tests {
         let weights = hub.state().repositories["models/o/trained"].files["model.safetensors"].clone();
         assert!(is_file(&pin.local.join("model.safetensors"), &weights));
         assert!(Weights::load_dir(&pin.local, &founding::read(&plan.dir).unwrap().workload.model).is_ok());
+    }
+
+    #[test]
+    fn only_what_makes_a_policy_leaves_the_machine() {
+        let home = tempfile::tempdir().unwrap();
+        let all = ["config.json", "model.safetensors", "chat_template.jinja", "merges.txt"];
+        for name in all.iter().chain(&["token.json", "notes.txt", "trainer_state.json", ".a.safetensors"]) {
+            fs::write(home.path().join(name), "x").unwrap();
+        }
+        let found = files(home.path()).unwrap();
+        let names: Vec<&str> = found.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(names, ["chat_template.jinja", "config.json", "merges.txt", "model.safetensors"]);
     }
 
     #[test]

@@ -19,6 +19,16 @@ pub fn fetch(config: &mut RunConfig, base: &Path) -> anyhow::Result<()> {
     fetch_from(&HubEnvironment::read, config, base)
 }
 
+/// The same, and what does not come is no end of it.
+///
+/// Returns why each of those that are missing did not come.
+pub fn fetch_all(config: &mut RunConfig, base: &Path) -> Vec<anyhow::Error> {
+    let hub = &HubEnvironment::read;
+    let mut errors: Vec<anyhow::Error> = fetch_model_from(hub, config, base).err().into_iter().collect();
+    errors.extend(fetch_files_from(hub, config));
+    errors
+}
+
 /// The same for the files of its tasks alone.
 ///
 /// # Errors
@@ -47,23 +57,37 @@ pub fn local_data(path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 pub(super) fn fetch_from(hub: Read<'_>, config: &mut RunConfig, base: &Path) -> anyhow::Result<()> {
+    fetch_model_from(hub, config, base)?;
+    fetch_data_from(hub, config)
+}
+
+fn fetch_model_from(hub: Read<'_>, config: &mut RunConfig, base: &Path) -> anyhow::Result<()> {
     if let Some(path) = config.model.path.clone() {
         let (local, pin) = model(hub, &path, base).context("[model] path")?;
         config.model.path = Some(local);
         config.pins.extend(pin);
     }
-    fetch_data_from(hub, config)
+    Ok(())
 }
 
 fn fetch_data_from(hub: Read<'_>, config: &mut RunConfig) -> anyhow::Result<()> {
-    let mut pins = Vec::new();
+    fetch_files_from(hub, config).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Gets all files that can be had, and returns why others cannot.
+fn fetch_files_from(hub: Read<'_>, config: &mut RunConfig) -> Vec<anyhow::Error> {
+    let (mut pins, mut errors) = (Vec::new(), Vec::new());
     for path in config.task_files().filter(|path| is_hub_name(path)) {
-        let pin = data(hub, path).with_context(|| format!("[data] {}", path.display()))?;
-        path.clone_from(&pin.local);
-        pins.push(pin);
+        match data(hub, path).with_context(|| format!("[data] {}", path.display())) {
+            Ok(pin) => {
+                path.clone_from(&pin.local);
+                pins.push(pin);
+            }
+            Err(error) => errors.push(error),
+        }
     }
     config.pins.extend(pins);
-    Ok(())
+    errors
 }
 
 fn model(hub: Read<'_>, path: &Path, base: &Path) -> anyhow::Result<(PathBuf, Option<Pin>)> {
@@ -125,5 +149,14 @@ mod tests {
         config.data.insert("math".into(), "hf:a/b/c".into());
         let refused = format!("{:#}", fetch(&mut config, home.path()).unwrap_err());
         assert!(refused.contains("[data] hf:a/b/c") && refused.contains("OWNER/NAME"), "{refused}");
+
+        // A check names all that does not come.
+        (config.model.tiny, config.model.path) = (None, Some(home.path().join("Qwen/Qwen3-0.6B")));
+        config.data.insert("code".into(), "hf:a/b:../c".into());
+        let errors = fetch_all(&mut config, home.path());
+        let errors: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
+        for named in ["[model] path", "[data] hf:a/b/c", "[data] hf:a/b:../c"] {
+            assert!(errors.iter().any(|error| error.contains(named)), "{named}: {errors:?}");
+        }
     }
 }

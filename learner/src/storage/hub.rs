@@ -34,6 +34,7 @@ mod tests;
 
 pub use environment::HubEnvironment;
 pub use error::HubError;
+pub use model::is_part_of_a_model;
 pub use name::{HubName, is_hub_name};
 pub use pin::{Pin, PinnedFile};
 pub use upload::{PushedFile, PushedPolicy};

@@ -58,7 +58,10 @@ impl JudgedPart {
             return Some(behind);
         }
         let (before, _) = behind.rsplit_once(ANSWERED)?;
-        before.rsplit_once(ANSWER).map(|(_, answer)| answer.trim())
+        let (_, answer) = before.rsplit_once(ANSWER)?;
+        // Tags within tags, and a closing one too many, are no part of the answer.
+        let answer = answer.split_once(ANSWERED).map_or(answer, |(answer, _)| answer);
+        Some(answer.trim())
     }
 
     /// The response that a task judges.
@@ -132,6 +135,10 @@ mod tests {
             ("<answer>4</answer> no: <answer>5</answer>", Some("5")),
             ("<think><answer>4</answer></think><answer>5</answer>", Some("5")),
             ("<think><answer>4</answer></think>5", None),
+            ("<answer><answer>5</answer></answer>", Some("5")),
+            ("<answer>5</answer> or so</answer>", Some("5")),
+            ("<answer>5</answer> <answer>6", Some("5")),
+            ("<answer></answer>", Some("")),
             ("<answer>5", None),
             ("5</answer>", None),
             ("</answer><answer>5", None),

@@ -20,8 +20,8 @@ const SPLITS: [&str; 9] =
 const PLAIN_FOLDERS: [&str; 1] = ["data"];
 /// Names that are shown where one was wrong.
 const MAX_SHOWN: usize = 24;
-/// Stars in a pattern of a card; more could take for ever.
-const MAX_STARS: usize = 6;
+/// Bytes of a pattern of a card. Looking at a path takes a step for each of them and each of the path's.
+const MAX_PATTERN_BYTES: usize = 512;
 
 /// Configuration and split, and the files of the split in their order.
 type Splits = BTreeMap<(String, String), Vec<ListedFile>>;
@@ -29,7 +29,8 @@ type Splits = BTreeMap<(String, String), Vec<ListedFile>>;
 /// The files that `name` means. More than a task can be made of are not even got.
 pub(super) fn chosen(name: &HubName, listing: &Listing) -> Result<Vec<ListedFile>, HubError> {
     let files = named(name, listing)?;
-    let bytes: u64 = files.iter().map(|file| file.size).sum();
+    // A listing may state any sizes.
+    let bytes = files.iter().fold(0_u64, |bytes, file| bytes.saturating_add(file.size));
     if bytes > MAX_TASK_FILE_BYTES {
         let [most, bytes] = [MAX_TASK_FILE_BYTES, bytes].map(|bytes| bytes >> 20);
         let why = format!("it has {bytes} MiB, and a task's file may have {most}: name one of its files");
@@ -82,6 +83,8 @@ fn shown(splits: &Splits, listing: &Listing) -> String {
     if names.is_empty() {
         names = listing.files.iter().map(|file| file.path.clone()).collect();
     }
+    // A card may call them anything.
+    names.iter_mut().for_each(|name| name.retain(|c| !c.is_control()));
     let more = names.len().saturating_sub(MAX_SHOWN);
     names.truncate(MAX_SHOWN);
     match (names.is_empty(), more) {
@@ -153,24 +156,57 @@ fn split_of(stem: &str) -> Option<String> {
 fn matches(pattern: &str, path: &str) -> bool {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let is_within = path.strip_prefix(pattern).is_some_and(|rest| rest.starts_with('/'));
-    let stars = pattern.bytes().filter(|byte| *byte == b'*').count();
-    is_within || (stars <= MAX_STARS && is_match(pattern.as_bytes(), path.as_bytes()))
+    is_within || (pattern.len() <= MAX_PATTERN_BYTES && is_match(pattern.as_bytes(), path.as_bytes()))
 }
 
-fn is_match(pattern: &[u8], path: &[u8]) -> bool {
-    match pattern {
-        [] => path.is_empty(),
-        [b'*', b'*', rest @ ..] => {
-            let rest = rest.strip_prefix(b"/").unwrap_or(rest);
-            (0..=path.len()).any(|skipped| is_match(rest, &path[skipped..]))
-        }
-        [b'*', rest @ ..] => {
-            let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
-            (0..=end).any(|skipped| is_match(rest, &path[skipped..]))
-        }
-        [b'?', rest @ ..] => path.first().is_some_and(|byte| *byte != b'/') && is_match(rest, &path[1..]),
-        [byte, rest @ ..] => path.first() == Some(byte) && is_match(rest, &path[1..]),
+/// A part of a pattern.
+#[derive(Clone, Copy)]
+enum Part {
+    /// `**`, and the slash behind it.
+    Any,
+    /// `*`
+    Within,
+    /// `?`
+    One,
+    Byte(u8),
+}
+
+fn parts(pattern: &[u8]) -> Vec<Part> {
+    let (mut parts, mut rest) = (Vec::new(), pattern);
+    while let Some((first, after)) = rest.split_first() {
+        let (part, behind) = match (first, after) {
+            (b'*', [b'*', after @ ..]) => (Part::Any, after.strip_prefix(b"/").unwrap_or(after)),
+            (b'*', _) => (Part::Within, after),
+            (b'?', _) => (Part::One, after),
+            (byte, _) => (Part::Byte(*byte), after),
+        };
+        parts.push(part);
+        rest = behind;
     }
+    parts
+}
+
+/// From the end: whether what is left of the pattern means what is left of the path, from each place on. So
+/// no pattern takes longer than the product of both lengths, whoever wrote it.
+fn is_match(pattern: &[u8], path: &[u8]) -> bool {
+    let mut behind = vec![false; path.len() + 1];
+    behind[path.len()] = true;
+    for part in parts(pattern).into_iter().rev() {
+        let mut here = vec![false; path.len() + 1];
+        for at in (0..=path.len()).rev() {
+            let next = path.get(at).copied();
+            here[at] = match (part, next) {
+                (Part::Any, Some(_)) => behind[at] || here[at + 1],
+                (Part::Within, Some(byte)) => behind[at] || (byte != b'/' && here[at + 1]),
+                (Part::Any | Part::Within, None) => behind[at],
+                (Part::One, Some(byte)) => byte != b'/' && behind[at + 1],
+                (Part::Byte(wanted), Some(byte)) => byte == wanted && behind[at + 1],
+                (Part::One | Part::Byte(_), None) => false,
+            };
+        }
+        behind = here;
+    }
+    behind[0]
 }
 
 /// The one file that a pin's files come to: itself, or the rows of all of them as JSON lines.
@@ -191,6 +227,7 @@ pub(super) fn joined(
     if !local.exists() {
         let failed = || io_error(&local);
         let mut draft = tempfile::NamedTempFile::new_in(&parent).map_err(failed())?;
+        let mut written = 0;
         for file in &pin.files {
             let path = pin.local.join(&file.path);
             let bytes = fs::read(&path).map_err(io_error(&path))?;
@@ -199,6 +236,17 @@ pub(super) fn joined(
                 file: file.path.clone(),
                 why,
             })?;
+            // Small files of columns may unpack to a great many rows.
+            written += rows.len() as u64;
+            if written > MAX_TASK_FILE_BYTES {
+                let most = MAX_TASK_FILE_BYTES >> 20;
+                let why = format!(
+                    "as JSON lines it has more than the {most} MiB of a task's file: name one of its files"
+                );
+                let paths: Vec<&str> =
+                    pin.files.iter().map(|file| file.path.as_str()).take(MAX_SHOWN).collect();
+                return Err(HubError::Part { name: pin.name.clone(), why, there: paths.join(", ") });
+            }
             draft.write_all(&rows).map_err(failed())?;
             if !rows.ends_with(b"\n") {
                 draft.write_all(b"\n").map_err(failed())?;
@@ -280,11 +328,23 @@ mod tests {
     }
 
     #[test]
+    fn sizes_that_no_file_has_are_refused() {
+        let mut listing = listing(&["a.jsonl", "b.jsonl"], Vec::new());
+        listing.files.iter_mut().for_each(|file| file.size = u64::MAX / 2 + 1);
+        let refused = paths("hf:o/d", &listing).unwrap_err();
+        assert!(refused.contains("MiB"), "{refused}");
+    }
+
+    #[test]
     fn patterns_end_even_where_they_are_hostile() {
         assert!(matches("data/**/x-*.jsonl", "data/a/b/x-1.jsonl"));
         assert!(matches("**/x.jsonl", "x.jsonl") && matches("a?.jsonl", "ab.jsonl"));
         assert!(!matches("*.jsonl", "a/b.jsonl") && !matches("a?b", "a/b"));
         assert!(matches("folder", "folder/x") && !matches("folder", "folders/x"));
-        assert!(!matches(&"*a".repeat(40), &"a".repeat(200)));
+        let stars = "*a".repeat(40);
+        assert!(matches(&stars, &"a".repeat(200)) && !matches(&(stars + "b"), &"a".repeat(200)));
+        assert!(!matches("*a*a*a*a*a*a/", &"a".repeat(1_000)));
+        assert!(!matches(&"a".repeat(MAX_PATTERN_BYTES + 1), &"a".repeat(MAX_PATTERN_BYTES + 1)));
+        assert!(matches("a/**", "a/b/c") && matches("**", "a/b") && matches("*", "") && !matches("?", ""));
     }
 }

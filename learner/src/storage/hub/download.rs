@@ -5,7 +5,7 @@ use super::error::{HubError, io_error};
 use super::listing::{ListedFile, Repository};
 use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::blocking::Response;
-use reqwest::header::{ACCEPT_ENCODING, RANGE};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, RANGE};
 use reqwest::{Method, StatusCode};
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, File, OpenOptions};
@@ -43,6 +43,10 @@ pub(super) fn file(
     // Another process may be getting the same file; then this one waits and finds it.
     let lock_file = File::create(&lock).map_err(io_error(&lock))?;
     lock_file.lock().map_err(io_error(&lock))?;
+    if has_size(&target, file.size) {
+        // It may be reading it already.
+        return Ok(target);
+    }
     if !has_size(&blob, file.size) {
         get(client, repository, commit, file, &blob)?;
     }
@@ -191,9 +195,14 @@ fn take(
     let address = super::client::address(response.url());
     let cut = |cause: String| Interrupted::Network(HubError::Network { address: address.clone(), cause });
     let mut at = have;
-    if response.status() != StatusCode::PARTIAL_CONTENT {
+    let is_part = response.status() == StatusCode::PARTIAL_CONTENT;
+    let is_other = is_part && first_byte(&response).is_some_and(|first| first != have);
+    if !is_part || is_other {
         out.set_len(0).map_err(Interrupted::Disk)?;
         at = 0;
+    }
+    if is_other {
+        return Err(cut("another part came than was asked for".to_owned()));
     }
     if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
         return Err(cut("the part that is missing is not there".to_owned()));
@@ -212,6 +221,12 @@ fn take(
         shown.at(at);
     }
     if at < file.size { Err(cut(format!("{at} of {} bytes came", file.size))) } else { Ok(()) }
+}
+
+/// Where the part begins that an answer says that it is.
+fn first_byte(response: &Response) -> Option<u64> {
+    let range = response.headers().get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?;
+    range.split('-').next()?.trim().parse().ok()
 }
 
 /// How far a long file is: a bar on a terminal, lines of the log elsewhere.

@@ -22,6 +22,10 @@ use std::path::{Path, PathBuf};
 const MAIN: &str = "main";
 /// Most files of a repository that are listed; a listing has pages of 1,000.
 const MAX_FILES: usize = 100_000;
+/// Most pages of a listing: one that refers to itself would never end.
+const MAX_PAGES: usize = if cfg!(test) { 8 } else { 1_000 };
+/// Longest path of a file, in bytes: what the system takes.
+const MAX_PATH_BYTES: usize = 4_096;
 
 /// One file of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,8 +192,13 @@ impl Repository {
         if let Some(url) = &mut next {
             url.query_pairs_mut().append_pair("recursive", "true");
         }
-        let mut files = Vec::new();
+        let (mut files, mut pages) = (Vec::new(), 0);
         while let Some(url) = next.filter(|_| files.len() < MAX_FILES) {
+            pages += 1;
+            if pages > MAX_PAGES {
+                let cause = format!("its listing of files goes on after {MAX_PAGES} pages");
+                return Err(HubError::Form { address: super::client::address(&url), cause });
+            }
             let (entries, response) = client.json::<Vec<Entry>>(self.subject(), &url)?;
             files.extend(entries.into_iter().filter_map(Entry::file));
             next = next_page(&url, response.headers().get(LINK).and_then(|value| value.to_str().ok()));
@@ -234,7 +243,8 @@ impl Entry {
     fn file(self) -> Option<ListedFile> {
         let Self { kind, path, size, oid, lfs } = self;
         let is_plain = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-        if kind != "file" || !is_plain || path.contains(['\\', ':', '\0']) {
+        let is_foreign = |c: char| c.is_control() || matches!(c, '\\' | ':');
+        if kind != "file" || !is_plain || path.len() > MAX_PATH_BYTES || path.contains(is_foreign) {
             return None;
         }
         let (blob, size, sha256) = match lfs {

@@ -27,6 +27,13 @@ const WHOLE: &str = "model.safetensors";
 /// Which tensor is in which file, where there are several.
 const SHARDS: &str = "model.safetensors.index.json";
 
+/// Whether a file of a model's directory is a part of the model by its name. What else lies there, such as
+/// notes and states of programs, is not.
+#[must_use]
+pub fn is_part_of_a_model(name: &str) -> bool {
+    TEXTS.contains(&name) || name.ends_with(".safetensors")
+}
+
 /// The part of [`SHARDS`] that is read.
 #[derive(Deserialize)]
 struct Index {

@@ -42,6 +42,10 @@ pub(crate) struct State {
     pub(crate) retry_after: Option<&'static str>,
     /// The store knows no ranges.
     pub(crate) is_rangeless: bool,
+    /// The store answers with the range from the beginning, whatever is asked for.
+    pub(crate) is_shifted: bool,
+    /// The last page of a listing refers to itself.
+    pub(crate) is_endless: bool,
     store_address: String,
     address: String,
 }
@@ -204,6 +208,7 @@ fn from_store(state: &mut State, request: &Request) -> Answer {
     let range = request.headers.get("range").filter(|_| !state.is_rangeless);
     let start =
         range.map(|range| range.trim_start_matches("bytes=").trim_end_matches('-').parse::<usize>().unwrap());
+    let start = start.map(|start| if state.is_shifted { 0 } else { start });
     let mut answer = match start {
         Some(start) if start >= object.len() => return Answer::new(416, Vec::new()),
         Some(start) => {
@@ -259,7 +264,7 @@ fn from_hub(state: &mut State, request: &Request) -> Answer {
         ["revision", revision] if is_known(revision) => {
             Answer::json(&json!({"id": key, "sha": commit, "cardData": held.card}))
         }
-        ["tree", revision] if is_known(revision) => tree(held, request, &state.address),
+        ["tree", revision] if is_known(revision) => tree(held, request, state),
         ["resolve", revision, file @ ..] if is_known(revision) => {
             if held.is_gated {
                 return Answer::refusal(403, "GatedRepo", "Access to this model is restricted");
@@ -270,7 +275,7 @@ fn from_hub(state: &mut State, request: &Request) -> Answer {
     }
 }
 
-fn tree(held: &Held, request: &Request, address: &str) -> Answer {
+fn tree(held: &Held, request: &Request, state: &State) -> Answer {
     let entry = |(path, bytes): (&String, &Vec<u8>)| {
         let hash = sha256(bytes);
         let mut entry = json!({"type": "file", "path": path, "size": bytes.len(), "oid": hash[..40]});
@@ -283,9 +288,9 @@ fn tree(held: &Held, request: &Request, address: &str) -> Answer {
     let first: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
     let page: Vec<Value> = held.files.iter().skip(first).take(PAGE).map(entry).collect();
     let mut answer = Answer::json(&Value::Array(page));
-    if first + PAGE < held.files.len() {
-        let next =
-            format!("<{address}{}?recursive=true&cursor={}>; rel=\"next\"", request.path, first + PAGE);
+    if first + PAGE < held.files.len() || state.is_endless {
+        let (address, path) = (&state.address, &request.path);
+        let next = format!("<{address}{path}?recursive=true&cursor={}>; rel=\"next\"", first + PAGE);
         answer.headers.push(("link", next));
     }
     answer

@@ -117,6 +117,49 @@ fn a_process_that_was_killed_leaves_what_the_next_one_goes_on_with() {
 }
 
 #[test]
+fn another_part_than_was_asked_for_is_not_put_behind_what_is_there() {
+    let (hub, cache, whole) = (small_model(), tempfile::tempdir().unwrap(), weights());
+    hub.state().is_shifted = true;
+    let blobs = cache.path().join("models--o--m/blobs");
+    fs::create_dir_all(&blobs).unwrap();
+    fs::write(blobs.join(format!("{}.incomplete", sha256(&whole))), &whole[..1234]).unwrap();
+    let pin = model(&environment(&hub, cache.path()), &name(NAME)).unwrap();
+    assert!(is_file(&pin.local.join("model.safetensors"), &whole));
+}
+
+#[test]
+fn a_listing_without_an_end_is_given_up() {
+    let (hub, cache) = (small_model(), tempfile::tempdir().unwrap());
+    hub.state().is_endless = true;
+    let refused = model(&environment(&hub, cache.path()), &name(NAME)).unwrap_err();
+    assert!(refused.to_string().contains("goes on after 8 pages"), "{refused}");
+}
+
+#[test]
+fn what_a_hub_calls_its_files_does_not_reach_the_terminal() {
+    let (hub, cache) = (TestHub::start(), tempfile::tempdir().unwrap());
+    let mut held = Held::of(&[("a.jsonl", b"{}"), ("\u{1b}[2Jb.jsonl", b"{}")]);
+    held.card = json!({"configs": [{"config_name": "\u{1b}[31mmain", "data_files": "a.jsonl"}]});
+    hub.put("datasets/o/d", held);
+    let asked = |text: &str| data(&environment(&hub, cache.path()), &name(text), Ok);
+    for text in ["hf:o/d:nothing", "hf:o/d:b.jsonl"] {
+        let refused = asked(text).unwrap_err().to_string();
+        assert!(refused.contains("main/train") && !refused.contains('\u{1b}'), "{refused:?}");
+    }
+    assert_eq!(asked("hf:o/d").unwrap().files[0].path, "a.jsonl");
+}
+
+#[test]
+fn files_that_unpack_to_more_than_a_task_may_have_are_refused_before_the_disk_is_full() {
+    let (hub, cache) = (TestHub::start(), tempfile::tempdir().unwrap());
+    let files = ["1.parquet", "2.parquet", "3.parquet"].map(|path| (path, path.as_bytes()));
+    hub.put("datasets/o/d", Held::of(&files));
+    let unpacked = |_: Vec<u8>| -> Result<Vec<u8>, String> { Ok(vec![b'\n'; 40 << 20]) };
+    let refused = data(&environment(&hub, cache.path()), &name("hf:o/d"), unpacked).unwrap_err().to_string();
+    assert!(refused.contains("64 MiB") && refused.contains("2.parquet"), "{refused}");
+}
+
+#[test]
 fn damaged_bytes_are_never_used() {
     let (hub, cache) = (small_model(), tempfile::tempdir().unwrap());
     let mut other = weights();

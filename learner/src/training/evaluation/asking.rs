@@ -82,16 +82,22 @@ impl<'a> Asking<'a> {
         self.questions.assignment(row).judging(self.workload.mix.judged_part())
     }
 
-    /// BLAKE3 of the tokens of the first prompt, which tokenizer, template and task make, and of the part of
-    /// a response that is judged, where that is not the usual one.
+    /// BLAKE3 of the tokens of the first prompt that fits the model, which tokenizer, template and task make,
+    /// of the part of a response that is judged, where that is not the usual one, and of further end tokens.
     #[must_use]
     pub fn prompt_id(&self) -> ContentId {
-        let tokens = self.request(0).map(|request| request.prompt).unwrap_or_default();
+        let fitting = (0..self.questions.count()).find_map(|row| self.request(row).ok());
+        let tokens = fitting.map(|request| request.prompt).unwrap_or_default();
         let mut bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
         let JudgedPart { answer_tags, thinking_is_open } = self.workload.mix.judged_part();
         if answer_tags || thinking_is_open {
             // Tokens have four bytes each: these can be none.
             bytes.extend([u8::from(answer_tags), u8::from(thinking_is_open)]);
+        }
+        let end_tokens = &self.workload.charter.prompt.end_tokens;
+        if !end_tokens.is_empty() {
+            bytes.extend(b"end");
+            bytes.extend(end_tokens.iter().flat_map(|token| token.to_le_bytes()));
         }
         ContentId::of(&bytes)
     }

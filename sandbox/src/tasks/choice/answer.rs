@@ -7,12 +7,16 @@
 //! 3. a letter in brackets, `(B)`;
 //! 4. a letter that stands alone. `A` and `I` before a word in lower case are words.
 //!
+//! Of 3 and 4, a letter that is denied, as in "not B", does not count.
+//!
 //! Thinking before `</think>` is not looked at, and of `<answer>…</answer>` only the inside. Where
 //! several letters are given at one place, as in "A or B", no answer is.
 
 use std::sync::LazyLock;
 
 use regex::{Match, Regex};
+
+use crate::tasks::denial;
 
 /// What a response says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +65,10 @@ pub(super) fn find(response: &str, options: usize) -> Option<Said> {
             let letters = pattern.captures_iter(text).filter_map(|captures| captures.get(1));
             // A letter that is none of the options is part of the text, unless it is announced.
             let is_meant = |letter: &Match<'_>| {
-                !is_word(text, letter, announced) && (announced || place(letter.as_str()) < options)
+                let denied = !announced && denial::by_words(&text[..letter.start()]);
+                !denied
+                    && !is_word(text, letter, announced)
+                    && (announced || place(letter.as_str()) < options)
             };
             let letter = letters.filter(is_meant).last()?;
             let beside = !announced && BEFORE.is_match(&text[..letter.start()]);
@@ -161,6 +168,8 @@ mod tests {
             ("<think>answer: A</think> It is B", 1),
             ("<answer>C</answer> and more about A", 2),
             ("That's I'm sure D.", 3),
+            ("It is C, not B.", 2),
+            ("(C) rather than (B)", 2),
         ] {
             let found = find(response, 4);
             match expected {
@@ -183,7 +192,16 @@ mod tests {
         ] {
             assert_eq!(find(response, 4), Some(Said::Unclear), "{response}");
         }
-        for response in ["", "I do not know", "A good question", "42", "<think>The answer is B", "X"] {
+        for response in [
+            "",
+            "I do not know",
+            "A good question",
+            "42",
+            "<think>The answer is B",
+            "X",
+            "It is not B.",
+            "It can't be (B).",
+        ] {
             assert_eq!(find(response, 4), None, "{response}");
         }
     }

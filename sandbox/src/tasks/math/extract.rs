@@ -106,7 +106,7 @@ struct Formula<'a> {
 /// Finds and reads the answer of a text.
 pub(super) fn extract(text: &str, options: &MathOptions, budget: &StepBudget) -> Parsed {
     let Some(text) = said(text) else { return Parsed::default() };
-    let text = &characters::plain(tail(text));
+    let text = &framed_alike(characters::plain(tail(text)));
     let mut parsed = Parsed::default();
     let mut tried = 0;
     let mut priorities: Vec<i32> = ANCHORS.iter().map(|(_, priority)| *priority).collect();
@@ -150,6 +150,15 @@ fn said(text: &str) -> Option<&str> {
         }
     }
     Some(said)
+}
+
+/// The text with all frames spelled as `\boxed{`.
+fn framed_alike(text: String) -> String {
+    const SPELLINGS: [&str; 3] = ["\\fbox{", "\\fbox {", "\\boxed {"];
+    SPELLINGS.iter().fold(text, |text, spelling| match text.contains(*spelling) {
+        true => text.replace(*spelling, "\\boxed{"),
+        false => text,
+    })
 }
 
 fn tail(text: &str) -> &str {

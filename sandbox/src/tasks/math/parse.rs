@@ -35,7 +35,36 @@ const MAX_WORD_BYTES: usize = 32;
 /// Reads a formula; where it is a chain of equations that cannot be read as a whole, its last part.
 /// `None` where it is no formula.
 pub(crate) fn parse(formula: &str, budget: &StepBudget) -> Option<SharedExpr> {
-    parse_whole(formula, budget).or_else(|| parse_whole(last_equation(formula)?, budget))
+    parse_whole(formula, budget)
+        .or_else(|| either_sign(formula, budget))
+        .or_else(|| parse_whole(last_equation(formula)?, budget))
+}
+
+/// Both values of a formula with a `±` within it: `\frac{1 \pm \sqrt{5}}{2}`.
+fn either_sign(formula: &str, budget: &StepBudget) -> Option<SharedExpr> {
+    const SIGNS: [&str; 4] = ["\\pm", "\\mp", "±", "∓"];
+    let signs = |part: &str| SIGNS.iter().map(|sign| part.matches(*sign).count()).sum::<usize>();
+    // Two signs in one value may belong together, or not.
+    if signs(formula) == 0 || formula.split(',').any(|part| signs(part) > 1) {
+        return None;
+    }
+    let is_longer = |sign: &str| {
+        let mut found = formula.match_indices(sign);
+        found.any(|(at, _)| formula[at + sign.len()..].starts_with(|c: char| c.is_ascii_alphabetic()))
+    };
+    if SIGNS[..2].iter().any(|command| is_longer(command)) {
+        return None;
+    }
+    let with = |sign: &str| SIGNS.iter().fold(formula.to_owned(), |text, either| text.replace(*either, sign));
+    let (plus, minus) = (parse_whole(&with("+"), budget)?, parse_whole(&with("-"), budget)?);
+    if plus.relations().len() > 1 {
+        return None;
+    }
+    Some(Arc::new(match (&*plus, &*minus) {
+        (Expr::List(first), Expr::List(second)) => Expr::List([first.as_slice(), second.as_slice()].concat()),
+        (Expr::Set(first), Expr::Set(second)) => Expr::Set([first.as_slice(), second.as_slice()].concat()),
+        _ => Expr::List(vec![plus.clone(), minus.clone()]),
+    }))
 }
 
 fn parse_whole(formula: &str, budget: &StepBudget) -> Option<SharedExpr> {

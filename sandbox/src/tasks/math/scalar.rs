@@ -24,6 +24,11 @@ pub(crate) enum Scalar {
     Infinite { negative: bool },
 }
 
+/// Whether a float is 0, or too small to hold its digits. What is not 0 must not be taken for it.
+fn has_vanished(value: Complex64) -> bool {
+    value.norm() < f64::MIN_POSITIVE
+}
+
 impl Approx {
     fn checked(value: Complex64, error: f64) -> Option<Scalar> {
         (value.is_finite() && error.is_finite()).then_some(Scalar::Approx(Self { value, error }))
@@ -60,11 +65,11 @@ impl Scalar {
         Self::Approx(Approx { value: Complex64::I, error: 0.0 })
     }
 
-    /// As floats; an infinity has none.
+    /// As floats; an infinity has none, and neither has what is too small for them.
     pub(crate) fn approx(&self) -> Option<Approx> {
         match self {
             Self::Exact(exact) => match Self::float(number::to_f64(exact))? {
-                Self::Approx(approx) => Some(approx),
+                Self::Approx(approx) => (exact.is_zero() || !has_vanished(approx.value)).then_some(approx),
                 _ => None,
             },
             Self::Approx(approx) => Some(*approx),
@@ -156,6 +161,9 @@ impl Scalar {
     fn multiply_approx(&self, other: &Self) -> Option<Self> {
         let (left, right) = (self.approx()?, other.approx()?);
         let value = left.value * right.value;
+        if has_vanished(value) && !has_vanished(left.value) && !has_vanished(right.value) {
+            return None;
+        }
         let carried = left.error * right.value.norm() + right.error * left.value.norm();
         Approx::checked(value, carried + OPERATION_ERROR * value.norm())
     }
@@ -179,12 +187,21 @@ impl Scalar {
         let (base, power) = (self.approx()?, exponent.approx()?);
         // Small whole powers by multiplication: no logarithm blurs them.
         if let Some(whole @ -64..=64) = exponent.exact().and_then(number::small_integer) {
-            return base.map(|base| base.powi(whole as i32));
+            return base.map(|base| base.powi(whole as i32)).filter(|power| !power.has_vanished());
         }
         let Self::Approx(from_base) = base.map(|base| base.powc(power.value))? else { return None };
         let Self::Approx(from_power) = power.map(|power| base.value.powc(power))? else { return None };
+        // No power of anything but 0 is 0.
+        if has_vanished(from_base.value) {
+            return None;
+        }
         let grown = OPERATION_ERROR * from_base.value.norm() * (power.value * base.value.ln()).norm();
         Approx::checked(from_base.value, from_base.error + from_power.error + grown)
+    }
+
+    /// Whether a float is 0, or too small to hold its digits.
+    pub(crate) fn has_vanished(&self) -> bool {
+        matches!(self, Self::Approx(approx) if has_vanished(approx.value))
     }
 
     /// The value of an analytic function.
@@ -251,6 +268,18 @@ mod tests {
         let tiny = |power: i64| Scalar::float(1.0).unwrap().map(|z| (z * power as f64).exp()).unwrap();
         assert_eq!(tiny(-40).same(&tiny(-41)), Some(false));
         assert_eq!(tiny(-40).same(&Scalar::integer(0)), Some(false));
+    }
+
+    #[test]
+    fn what_is_too_small_for_floats_is_not_nothing() {
+        let [root, e] = [2.0_f64.sqrt(), std::f64::consts::E].map(|value| Scalar::float(value).unwrap());
+        let tiny = ratio(1, 10).power(&Scalar::integer(400)).unwrap();
+        assert!(tiny.exact().is_some() && tiny.approx().is_none());
+        assert_eq!(tiny.multiply(&root), None);
+        assert_eq!(e.power(&Scalar::integer(-1000)), None);
+        let small = e.power(&Scalar::integer(-400)).unwrap();
+        assert_eq!(small.multiply(&small), None);
+        assert_eq!(Scalar::integer(0).multiply(&root).unwrap().same(&Scalar::integer(0)), Some(true));
     }
 
     #[test]

@@ -160,6 +160,17 @@ fn episodes_of_several_turns_are_played_to_their_end() {
 }
 
 #[test]
+fn rows_of_a_policy_with_other_end_tokens_are_others() {
+    let mut fixture = Fixture::sums();
+    let usual = fixture.asking().prompt_id();
+    fixture.workload.charter.prompt.end_tokens = vec![1];
+    let one = fixture.asking().prompt_id();
+    fixture.workload.charter.prompt.end_tokens = vec![1, 2];
+    let prompts = [usual, one, fixture.asking().prompt_id()];
+    assert_eq!(prompts.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "{prompts:?}");
+}
+
+#[test]
 fn that_part_of_a_response_is_judged_that_the_run_judges() {
     const RIGHT: &str = "2";
     let judging = |judged: JudgedPart| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::expr::{Expr, RealInterval, SetOperation, SharedExpr};
+use super::super::expr::{Expr, RealInterval, RelationKind, SetOperation, SharedExpr};
 use super::{Comparison, is_set, region};
 
 impl Comparison<'_> {
@@ -62,8 +62,9 @@ impl Comparison<'_> {
             return false;
         }
         if gold.kind == Kind::Tuple || prediction.kind == Kind::Tuple {
-            return gold.all.len() == prediction.all.len()
-                && gold.all.iter().zip(&prediction.all).all(|(gold, given)| self.nodes(gold, given, false));
+            let (gold, prediction) = (gold.by_coordinates(), prediction.by_coordinates());
+            return gold.len() == prediction.len()
+                && gold.iter().zip(&prediction).all(|(gold, given)| self.nodes(gold, given, false));
         }
         let gold = distinct(&gold.all);
         let mut left = distinct(&prediction.all);
@@ -91,6 +92,25 @@ fn is_relational(node: &Expr) -> bool {
 struct Members<'n> {
     all: Vec<&'n SharedExpr>,
     kind: Kind,
+}
+
+impl<'n> Members<'n> {
+    /// In their order; of a list such as `y = 4, x = 3`, in the order of a point's coordinates.
+    fn by_coordinates(&self) -> Vec<&'n SharedExpr> {
+        const COORDINATES: [&str; 3] = ["x", "y", "z"];
+        let place = |member: &SharedExpr| match member.relations() {
+            [only] if only.kind == RelationKind::Equal => match &*only.left {
+                Expr::Symbol(symbol) => COORDINATES.iter().position(|name| *name == symbol.name),
+                _ => None,
+            },
+            _ => None,
+        };
+        let placed = self.all.iter().map(|member| Some((place(*member)?, *member)));
+        let placed = placed.collect::<Option<Vec<_>>>().filter(|_| self.kind == Kind::List);
+        let Some(mut placed) = placed else { return self.all.clone() };
+        placed.sort_by_key(|(place, _)| *place);
+        placed.into_iter().map(|(_, member)| member).collect()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

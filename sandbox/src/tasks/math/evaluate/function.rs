@@ -59,6 +59,8 @@ fn of_scalars(function: Function, arguments: &[&Scalar], budget: &StepBudget) ->
             if y.is_zero() { None } else { number::modulo(x, y).map(Scalar::Exact) }
         }
         (Function::Log, [x, base]) => logarithm(x, base),
+        // It is never 0.
+        (Function::Exp, [x]) => x.map(analytic(function)?).filter(|value| !value.has_vanished()),
         (_, [x]) => x.map(analytic(function)?),
         _ => None,
     }

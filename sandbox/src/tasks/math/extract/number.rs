@@ -4,6 +4,7 @@ use super::{
     AFTER_ANSWER, AFTER_FINAL_ANSWER, Anchor, Found, Match, after_colon, after_is, announced, asides,
     everywhere, hoped, within,
 };
+use crate::tasks::denial;
 
 /// The longest arithmetic that is looked at, in bytes.
 const MAX_ARITHMETIC: usize = 128;
@@ -12,7 +13,7 @@ const CURRENCIES: &str = "$€£¥₹₽₪₩₫฿₡₢₣₤₥₦₧₨₭�
 
 /// Finds the numbers and the arithmetic that are announced in this way.
 pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>>) {
-    let either = |at| arithmetic(text, at).or_else(|| number(text, at));
+    let either = |at| arithmetic(text, at).or_else(|| number(text, at)).map(|found| unhedged(text, found));
     match anchor {
         Anchor::Marked => all.extend(marked(text)),
         Anchor::Hoped => {
@@ -24,6 +25,10 @@ pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>
         Anchor::Answer => announced(text, "answer", |at| gaps(text, at), |at| unequated(text, at), all),
         Anchor::Start => {}
         Anchor::Anywhere => {
+            if let Some(found) = enumeration(text) {
+                all.push(Match { start: 0, end: text.len(), found });
+                return;
+            }
             let mut found = Vec::new();
             everywhere(text, |at| arithmetic(text, at), &mut found);
             everywhere(text, |at| number(text, at), &mut found);
@@ -59,11 +64,34 @@ fn unequated(text: &str, at: usize) -> Option<(Found<'_>, usize)> {
     arithmetic(text, at)
         .filter(|(_, end)| free(*end))
         .or_else(|| number(text, at).filter(|(_, end)| free(*end)))
+        .map(|found| unhedged(text, found))
 }
+
+/// What is announced, unless another number follows behind "or", or nothing but numbers follow in the line:
+/// then it is unclear which is meant.
+fn unhedged<'a>(text: &'a str, (found, end): (Found<'a>, usize)) -> (Found<'a>, usize) {
+    let line = text[end..].lines().next().unwrap_or_default();
+    let other = line.trim_start_matches([' ', ',', '(', '*']).strip_prefix("or ");
+    let has_other = other.is_some_and(|other| {
+        let other = other.trim_start_matches(|c: char| "-*".contains(c) || CURRENCIES.contains(c));
+        other.starts_with(|c: char| c.is_ascii_digit())
+    });
+    let words = || line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_list = line.chars().all(|c| c.is_alphanumeric() || " ,;|.()*$".contains(c))
+        && words().any(is_number)
+        && words().all(|word| is_number(word) || matches!(word, "and" | "or"));
+    if has_other || (is_list && matches!(found, Found::Number { .. })) {
+        return (Found::Unclear(text[..end].trim_end()), end);
+    }
+    (found, end)
+}
+
+/// What the solutions of GSM8K have before the answer.
+const MARK: &str = "####";
 
 /// The number behind the last `####` of which nothing but its unit follows in the line.
 fn marked(text: &str) -> Option<Match<'_>> {
-    const MARK: &str = "####";
     /// So many words may follow.
     const MAX_WORDS: usize = 2;
     let start = text.rfind(MARK)?;
@@ -76,6 +104,38 @@ fn marked(text: &str) -> Option<Match<'_>> {
     let mut words = rest.split_whitespace();
     let plain = words.clone().count() <= MAX_WORDS && words.all(|word| word.chars().all(char::is_lowercase));
     (plain && !rest.starts_with(|c: char| c.is_ascii_digit())).then_some(Match { start, end, found })
+}
+
+/// Several numbers and nothing else, or behind the last `####`: `1 2 3 4`, `2 or 3`. The last of them is no
+/// more the answer than the others. With commas or words between them they are a list.
+fn enumeration(text: &str) -> Option<Found<'_>> {
+    /// Digits of a group: `21 211` is one number.
+    const GROUP: usize = 3;
+    let said = text.rfind(MARK).map_or(text, |at| text[at + MARK.len()..].lines().next().unwrap_or_default());
+    let said = said.trim().trim_end_matches('.');
+    let (mut numbers, mut groups, mut listed) = (0, 0, false);
+    let inside = said.strip_prefix(['(', '[', '{']).and_then(|said| said.strip_suffix([')', ']', '}']));
+    for word in inside.unwrap_or(said).split_whitespace() {
+        let number = word.trim_end_matches([',', ';']);
+        if matches!(number, "and" | "or") {
+            listed = true;
+            continue;
+        }
+        let digits = number.strip_prefix('-').unwrap_or(number);
+        let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
+        if !is_number {
+            return None;
+        }
+        listed |= number.len() < word.len();
+        groups += usize::from(numbers > 0 && digits.len() == GROUP);
+        numbers += 1;
+    }
+    match (numbers, listed) {
+        (2.., true) => Some(Found::Phrase(said)),
+        (3.., false) if groups + 1 < numbers => Some(Found::Unclear(said)),
+        _ => None,
+    }
 }
 
 /// What may stand before a number beside white space.
@@ -94,7 +154,15 @@ fn prefix(text: &str, at: usize) -> Vec<usize> {
     if at == 0 {
         starts.insert(0, 0);
     }
-    starts.into_iter().map(|start| start + if text[start..].starts_with("**") { 2 } else { 0 }).collect()
+    let starts = starts.into_iter().map(|start| start + if text[start..].starts_with("**") { 2 } else { 0 });
+    starts.filter(|start| !is_denied(text, *start)).collect()
+}
+
+/// Whether a number that begins here is one that the answer is said not to be, or only a bound of it.
+fn is_denied(text: &str, start: usize) -> bool {
+    let is_value = text[start..]
+        .starts_with(|c: char| c.is_ascii_digit() || "+-.(".contains(c) || CURRENCIES.contains(c));
+    is_value && (denial::by_words(&text[..start]) || denial::by_sign(&text[..start]))
 }
 
 fn arithmetic(text: &str, at: usize) -> Option<(Found<'_>, usize)> {
@@ -231,9 +299,16 @@ fn written(text: &str, from: usize) -> Option<(Found<'_>, usize)> {
     let mut length = length;
     let (written_integer, written_decimals) = (&rest[..integer], &rest[integer..length]);
     let mut exponent = 0_i32;
-    if let Some((power, more)) = scientific(&rest[length..]).or_else(|| magnitude(&rest[length..])) {
+    let is_money = text[..from].ends_with(|c: char| CURRENCIES.contains(c));
+    let power = scientific(&rest[length..]).or_else(|| magnitude(&rest[length..]));
+    if let Some((power, more)) = power.or_else(|| letter(&rest[length..], is_money)) {
         exponent = power;
         length += more;
+    }
+    // Three dozen are not three, and neither are three and a half.
+    let behind = rest[length..].trim_start_matches([' ', '-']);
+    if behind.starts_with("dozen") || behind.starts_with(is_fraction) {
+        return Some((Found::Unclear(&rest[..length]), from + length));
     }
     // 3:30 is a time.
     if let Some(minutes) = rest[length..].strip_prefix(':')
@@ -264,6 +339,21 @@ fn scientific(rest: &str) -> Option<(i32, usize)> {
     let ends = !power[sign + digits..].starts_with(|c: char| c.is_alphanumeric());
     let exponent = power[..sign + digits].parse().ok()?;
     (digits > 0 && ends).then_some((exponent, 1 + sign + digits))
+}
+
+/// `½` and the like.
+fn is_fraction(c: char) -> bool {
+    matches!(c, '¼'..='¾' | '⅐'..='⅞')
+}
+
+/// The power of ten of `18k`, and of `$18M`, whose letter may be a unit elsewhere, and its length.
+fn letter(rest: &str, is_money: bool) -> Option<(i32, usize)> {
+    const LETTERS: [(&str, i32); 6] = [("k", 3), ("K", 3), ("M", 6), ("mn", 6), ("bn", 9), ("B", 9)];
+    let known = if is_money { LETTERS.len() } else { 1 };
+    let ends = |after: &str| !after.starts_with(|c: char| c.is_alphanumeric());
+    let mut letters = LETTERS.into_iter().take(known);
+    let (name, power) = letters.find(|(name, _)| rest.strip_prefix(*name).is_some_and(ends))?;
+    Some((power, name.len()))
 }
 
 /// The power of ten in "million" and the like, and its length with the space before it.

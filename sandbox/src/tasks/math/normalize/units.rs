@@ -87,6 +87,7 @@ const CHANGING: &[&str] = &[
     "billion",
     "trillion",
     "dozen",
+    "half",
     "negative",
     "minus",
     "plus",

@@ -127,7 +127,14 @@ fn tiny_numbers_and_whole_ones_are_not_rounded_away() {
         ("7", "6.9999999"),
         ("0", "0.0000001"),
         ("6.6\\times 10^{-34}", "0"),
+        ("e^{-1000}", "e^{-1001}"),
+        ("e^{-1000}+1", "1"),
+        ("e^{-800}", "0"),
+        ("\\exp(-800)", "0"),
+        ("2e^{-800}", "e^{-800}"),
+        ("\\frac{\\sqrt2}{10^{400}}", "0"),
     ]);
+    right(&[("e^{-1000}", "e^{-1000}"), ("e^0-1", "0"), ("\\sin 0", "0"), ("\\sqrt2-\\sqrt2", "0")]);
     right(&[("\\frac{1}{12}", "0.0833333333"), ("0.5", "\\frac12"), ("2.236068", "\\sqrt5")]);
 }
 
@@ -237,6 +244,9 @@ fn numbers_are_found_whatever_stands_around_them() {
         "5 (not 41)",
         "There are 5 eggs (see step 1).",
         "#### 5\nchecked in 2 ways.",
+        "\\fbox{5}",
+        "So $\\fbox{5}$ of 9.",
+        "So \\boxed {5} of 9.",
     ] {
         assert!(earns("5", response), "{response}");
     }
@@ -288,4 +298,117 @@ fn notations_for_the_same_number_are_read() {
         ("5", "\\text{five}"),
     ]);
     wrong(&[("2e-1", "0.2")]);
+}
+
+#[test]
+fn what_the_answer_is_said_not_to_be_and_bounds_of_it_earn_nothing() {
+    for response in [
+        "The answer is not 5.",
+        "The answer isn't 5.",
+        "The answer cannot be 5.",
+        "The answer is more than 5.",
+        "#### not 5",
+        "Not 5.",
+        "x > 5",
+        "So $> 5$.",
+        "The answer is $\\ne 5$.",
+    ] {
+        assert!(!earns("5", response), "{response}");
+    }
+    wrong(&[
+        ("5", "\\ne 5"),
+        ("5", "\\ge 5"),
+        ("5", "\\geqslant 5"),
+        ("5", "> 5"),
+        ("5", ">5"),
+        ("5", "< 5"),
+        ("5", "≥ 5"),
+        ("5", "\\not= 5"),
+        ("5", "\\neg 5"),
+    ]);
+    says(&[
+        ("5", "The answer is not 4 but 5."),
+        ("5", "The answer is 5, not 4."),
+        ("5", "It is not 4. 5 is right."),
+        ("5", "=> 5"),
+        ("5", "> 5"),
+        ("72", "He sold 48+24=<<48+24=72>>72 clips."),
+        ("5", "He needs at least 5."),
+    ]);
+}
+
+#[test]
+fn a_sign_of_both_within_a_value_stands_for_two_values() {
+    let roots = "\\frac{1+\\sqrt5}{2},\\frac{1-\\sqrt5}{2}";
+    right(&[
+        ("\\frac{1\\pm\\sqrt5}{2}", roots),
+        (roots, "\\frac{1\\pm\\sqrt5}{2}"),
+        (roots, "x=\\frac{1±\\sqrt5}{2}"),
+        ("x=\\frac{1\\pm\\sqrt5}{2}", roots),
+        ("3,\\frac{1\\pm\\sqrt5}{2}", "\\frac{1-\\sqrt5}{2},3,\\frac{1+\\sqrt5}{2}"),
+    ]);
+    wrong(&[
+        ("\\frac{1\\pm\\sqrt5}{2}", "\\frac{1+\\sqrt5}{2}"),
+        ("\\frac{1+\\sqrt5}{2}", "\\frac{1\\pm\\sqrt5}{2}"),
+        (roots, "\\frac{1\\pm\\sqrt3}{2}"),
+    ]);
+}
+
+#[test]
+fn coordinates_are_told_by_their_names() {
+    right(&[("(3,4)", "x=3, y=4"), ("(3,4)", "y=4, x=3"), ("(2,3)", "m=2, b=3"), ("(1,2,3)", "z=3,x=1,y=2")]);
+    wrong(&[("(3,4)", "y=3, x=4"), ("(3,4)", "x=4, y=3")]);
+}
+
+#[test]
+fn the_last_of_many_numbers_is_no_answer() {
+    says_not(&[
+        ("7", "1 2 3 4 5 6 7"),
+        ("6", "1, 2, 3, 4, 5, 6"),
+        ("3", "2 or 3"),
+        ("3", "It may be this.\n#### 2 or 3"),
+        ("5", "#### 4, 5"),
+    ]);
+    says(&[
+        ("2,3", "2 or 3"),
+        ("1,2,3", "1, 2, 3."),
+        ("21211", "21 211"),
+        ("1234567", "1 234 567"),
+        ("1234", "1,234"),
+        ("3", "#### 3"),
+        ("-5", "- 5 = -5"),
+    ]);
+}
+
+#[test]
+fn words_and_letters_beside_a_number_change_it() {
+    says_not(&[
+        ("18", "The answer is 18 or 20."),
+        ("18", "The answer is 18 or $20."),
+        ("18", "Answer: either 18 or 20"),
+        ("18", "Answer: 18 (or 20)"),
+        ("18", "Answer: 18, 20"),
+        ("18", "Answer: 18 and 20."),
+        ("1", "Answer: 1, 2, 3"),
+        ("18", "So \\boxed{18\\text{ and a half}}."),
+        ("18", "The answer is negative 18."),
+        ("18", "It is minus 18"),
+        ("18", "18k"),
+        ("18", "He earns $18M."),
+        ("18", "The answer is 18 dozen."),
+        ("18", "18½"),
+        ("18", "(1, 18)"),
+        ("18", "17 < 18"),
+    ]);
+    says(&[
+        ("18000", "18k"),
+        ("18000000", "He earns $18M."),
+        ("18", "It is 18 kg."),
+        ("18", "It is 18kg."),
+        ("18", "It is 18 M."),
+        ("18", "The answer is 18, or half of 36."),
+        ("18", "Answer: 18\nExplanation: 9 and 2."),
+        ("18", "Answer: 18. Check: 2 * 9 = 18."),
+        ("(1,18)", "(1, 18)"),
+    ]);
 }
