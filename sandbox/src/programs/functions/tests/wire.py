@@ -7,7 +7,7 @@ CASES = 4000
 EXPECTED = (Malformed, ValueError, TypeError, OverflowError, RecursionError)
 PIECES = [
     b"N", b"T", b"i-1f;", b"i;", b"fnan;", b"f0x1p-1074;", b"f1e9999;", b"f-inf;", b"c1,2;", b"c,;", b"r0;", b"r-1;", b"s2:\xed\xa0",
-    b"s3:\xed\xa0\x80", b"b1:\xff", b"l2:", b"t1:", b"S2:", b"Z0:", b"d1:", b"C1:", b"O1:", b"D1:", b"q1:", b"l-1:", b"l999999999:", b"l 1:",
+    b"s3:\xed\xa0\x80", b"b1:\xff", b"l2:", b"t1:", b"S2:", b"Z0:", b"d1:", b"C1:", b"O1:", b"D1:", b"q1:", b"y2:\xff\x00", b"a0,0;", b"w0;", b"l-1:", b"l999999999:", b"l 1:",
     b"b1_0:", b":", b";", b"i" + b"f" * 5000 + b";", b"l" + b"9" * 5000 + b":", b"l1:" * 99, b"l1:" * 120,
 ]
 
@@ -27,7 +27,9 @@ def value(depth):
     if not depth or draw.random() < 0.3:
         return hashable(2)
     count = range(draw.randrange(4))
-    kind = draw.choice([list, tuple, deque, set, dict, Counter, OrderedDict, defaultdict])
+    kind = draw.choice([list, tuple, deque, set, dict, Counter, OrderedDict, defaultdict, bytearray])
+    if kind is bytearray:
+        return bytearray(draw.randbytes(3))
     if kind is set:
         return {hashable(2) for _ in count}
     if kind in (list, tuple, deque):
@@ -48,7 +50,7 @@ def edited(data):
         elif how == 2:
             data[at : at + draw.randrange(4)] = b""
         else:
-            data[at : at + 1] = draw.choice(b"0123456789-:;,NTFifcsbltSZdCODqr").to_bytes(1, "big")
+            data[at : at + 1] = draw.choice(b"0123456789-:;,NTFifcsbyltSZdCODqraw").to_bytes(1, "big")
     return bytes(data)
 
 
