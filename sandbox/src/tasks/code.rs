@@ -23,6 +23,7 @@ mod packed;
 mod published;
 mod row;
 mod tests_row;
+pub mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
