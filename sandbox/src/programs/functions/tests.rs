@@ -141,6 +141,10 @@ fn hostile_outcomes_do_not_break_the_examiner() {
         outcome("b'vf1e400;'"),
         outcome("b'zzz'"),
         outcome("b'o'"),
+        outcome("b'vxeval;t1:s1:1'"),
+        outcome("b'vxFraction;t2:i1;i0;'"),
+        outcome("b'vxnamedtuple;t3:s1:At1:s6:__eq__t1:N'"),
+        outcome("b'vxnamedtuple;t3:s1:At1:s7:x):0 if t1:N'"),
     ];
     let sources: Vec<_> = sources.iter().map(String::as_str).collect();
     for (source, found) in sources.iter().zip(doubling(&sources)) {
@@ -479,5 +483,35 @@ fn forged_changes_are_outcomes_like_others() {
     ] {
         let found = verdicts(exam.judge(&changed(written)));
         assert_eq!(ProgramVerdict::combined(found).score(), Some(false), "{written}");
+    }
+}
+
+#[test]
+fn values_of_the_library_and_named_tuples_are_data() {
+    let cases = [
+        (
+            "from fractions import Fraction\ndef f(a, b): return Fraction(a, b)",
+            "from fractions import Fraction\nassert f(1, 2) == Fraction(1, 2) and f(2, 4) * 2 == 1",
+            "def f(a, b): return a / b + 1",
+        ),
+        (
+            "from decimal import Decimal\ndef f(a): return a + Decimal('0.10')",
+            "from decimal import Decimal\nassert str(f(Decimal(1))) == '1.10'",
+            "from decimal import Decimal\ndef f(a): return a + Decimal('0.1')",
+        ),
+        (
+            "from datetime import date, timedelta\ndef f(y): return date(y, 1, 1) + timedelta(1)",
+            "from datetime import date\nassert f(2024) == date(2024, 1, 2)",
+            "def f(y): return (y, 1, 2)",
+        ),
+        (
+            "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(a): return P(a, a + 1)",
+            "assert f(1).y == 2 and f(1) == (1, 2) and f(1) == P(1, 2)",
+            "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(a): return P(a, a)",
+        ),
+    ];
+    for (reference, check, wrong) in cases {
+        assert_eq!(judged(reference, &[check], reference), [Accepted], "{check}");
+        assert_eq!(judged(reference, &[check], wrong), [WrongAnswer], "{check}");
     }
 }

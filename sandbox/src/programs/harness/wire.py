@@ -7,6 +7,7 @@
 # l<n>: t<n>:     list, tuple, and n values   S<n>: Z<n>:  set, frozenset
 # d<n>: C O D     dict, Counter, OrderedDict, defaultdict, and n pairs     q<n>: deque
 # y<n>:           bytearray, and its bytes    r<i>;        the outcome of operation i
+# x<name>;       a value of the library, and the tuple that makes it: LIBRARY has them, and named tuples
 # a<i>,<k>;       the container that operation i brought as its k-th, where functions may change those in place
 # w<k>;           the same of the operation that is being read
 
@@ -16,6 +17,19 @@ MAX_DEPTH = 100
 # Digits of a count. What is counted is in memory, and Python reads long numbers slowly.
 MAX_COUNT_DIGITS = 12
 SEQUENCES = {b"l": list, b"t": tuple, b"S": set, b"Z": frozenset}
+
+
+# Classes whose values are plain data in all but name: their module, and what their constructors take.
+LIBRARY = {
+    "Fraction": ("fractions", ("numerator", "denominator")),
+    "Decimal": ("decimal", ("__str__",)),
+    "date": ("datetime", ("year", "month", "day")),
+    "time": ("datetime", ("hour", "minute", "second", "microsecond")),
+    "datetime": ("datetime", ("year", "month", "day", "hour", "minute", "second", "microsecond")),
+    "timedelta": ("datetime", ("days", "seconds", "microseconds")),
+    "range": ("builtins", ("start", "stop", "step")),
+}
+NAMED_TUPLE = "namedtuple"
 
 
 class Malformed(Exception):
@@ -63,6 +77,9 @@ def encode(value, reference=nothing, holding=nothing, depth=0):
         pairs = [inner(key) + inner(item) for key, item in dict.items(value)]
         holding(value)
         return tag + b"%d:" % len(pairs) + b"".join(pairs)
+    named = library_value(value)
+    if named is not None:
+        return b"x%b;%b" % (named[0].encode(), inner(named[1]))
     for tag, kind in SEQUENCES.items():
         if isinstance(value, kind):
             items = [inner(item) for item in kind.__iter__(value)]
@@ -97,7 +114,7 @@ def decode_at(data, at, reference, holding, depth):
         return True, at
     if tag == b"F":
         return False, at
-    if tag in (b"i", b"f", b"c", b"r", b"a", b"w"):
+    if tag in (b"i", b"f", b"c", b"r", b"a", b"w", b"x"):
         text, at = until(data, at, b";")
         if tag == b"i":
             return int(text, 16), at
@@ -106,6 +123,9 @@ def decode_at(data, at, reference, holding, depth):
         if tag == b"c":
             real, comma, imaginary = text.partition(",")
             return complex(float.fromhex(real), float.fromhex(imaginary)), at
+        if tag == b"x":
+            arguments, at = decode_at(data, at, reference, holding, depth + 1)
+            return from_library(text, arguments), at
         if reference is None:
             raise Malformed
         return reference(tag, text), at
@@ -138,6 +158,33 @@ def decode_at(data, at, reference, holding, depth):
 def brought(container, holding):
     holding(container)
     return container
+
+
+def library_value(value):
+    """Name and arguments of a value of LIBRARY, and of a named tuple."""
+    kind = type(value)
+    module, attributes = LIBRARY.get(kind.__name__, (None, ()))
+    if module is not None and kind.__module__ == module and getattr(value, "tzinfo", None) is None:
+        found = [getattr(value, name) for name in attributes]
+        return kind.__name__, tuple([item() if callable(item) else item for item in found])
+    if kind is not tuple and isinstance(value, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
+        return NAMED_TUPLE, (kind.__name__, kind._fields, tuple(tuple.__iter__(value)))
+    return None
+
+
+def from_library(name, arguments):
+    if type(arguments) is not tuple or name not in LIBRARY and name != NAMED_TUPLE:
+        raise Malformed
+    try:
+        if name == NAMED_TUPLE:
+            from collections import namedtuple
+
+            kind, fields, items = arguments
+            return namedtuple(kind, fields)(*items)
+        module = LIBRARY[name][0]
+        return getattr(__import__(module), name)(*arguments)
+    except Exception:
+        raise Malformed from None
 
 
 def parts(container):
