@@ -56,7 +56,7 @@ Examples:
   cargo lab vectors models DIR                    logits, losses and gradients against a directory of models
   cargo lab vectors tokenizer FILE --json         encodings and chats; one JSON object as the last line
   cargo lab vectors math FILE                     answers that are equal, and those that are not; also checkers, holdem, phh
-  cargo lab vectors reports FILE --json           answers that users of other checkers reported, judged as in a run
+  cargo lab vectors reports FILE --json           cases that users of other programs reported, judged as in a run
   cargo lab vectors datasets LIST --json          files of rows as people have them: read, or refused in words
   cargo lab vectors functions FILE                HumanEval or MBPP: references are accepted, wrong versions are not
   cargo lab vectors delta DIR                     deltas between the checkpoints in and below a directory

@@ -8,6 +8,7 @@
 //! ```text
 //! sources ($ECHO_VECTORS, ../shared/data) ──► models, tokenizer, objectives ──► VectorReport
 //!                                         ──► sandbox (answers, checkers, hands, functions)
+//! cases after public reports ──► reports (answers, programs, functions, programs in responses)
 //! files of rows ──► datasets: read, or refused in words?
 //! checkpoints ──► delta: made, applied, compared byte by byte
 //! a founded run ──► export ──► transformers: the same log-probs?
@@ -17,6 +18,7 @@
 pub mod datasets;
 pub mod delta;
 pub mod export;
+pub mod reports;
 pub mod sandbox;
 pub mod smollm2;
 mod sources;

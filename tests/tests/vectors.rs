@@ -5,7 +5,7 @@
 //! not found becomes an ignored trial that says so, never a silent pass.
 
 use echo_lab::conformance;
-use echo_lab::conformance::{GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, datasets, sandbox};
+use echo_lab::conformance::{GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, datasets, reports, sandbox};
 use echo_lab::output::console::{CommandReport, Console};
 use echo_learner::config::EvaluationSet;
 use echo_learner::training::evaluation::sets::PreparedSet;
@@ -22,7 +22,7 @@ use std::{fs, io};
 type Check = fn(&Path, &Console) -> anyhow::Result<CommandReport>;
 
 /// Files about what judges responses.
-const JUDGED: [(&str, Check); 9] = [
+const JUDGED: [(&str, Check); 13] = [
     ("math_verify_dev.jsonl", sandbox::math),
     (GSM8K, sandbox::math),
     ("math500_dev.jsonl", sandbox::math),
@@ -32,6 +32,10 @@ const JUDGED: [(&str, Check); 9] = [
     ("humaneval_dev.jsonl", sandbox::functions),
     ("mbpp_dev.jsonl", sandbox::functions),
     ("reports/datasets/list.json", datasets::check),
+    ("reports/math_dev.jsonl", reports::check),
+    ("reports/programs_dev.json", reports::check),
+    ("reports/functions_dev.jsonl", reports::check),
+    ("reports/extract_dev.jsonl", reports::check),
 ];
 
 /// Sets that evaluations are made of, by their task and file.

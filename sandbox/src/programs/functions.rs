@@ -28,10 +28,16 @@
 //! too few, which is a [`ProgramVerdict::RuntimeError`](super::ProgramVerdict::RuntimeError). Plain
 //! data carries no `__eq__`, and what stays in the subject is never equal to anything.
 //!
-//! Three things differ from running all in one process: what a function does to its arguments
-//! in place is not seen by the checks, neither are its values' classes, beyond those of plain
-//! data, and a `StopIteration` of the program ends no loop of the checks, nor can they catch
-//! it by that name.
+//! Arguments are copies, with two exceptions. Where the reference is not accepted so, the checks also
+//! see what functions do to their arguments in place: each outcome says which containers of the
+//! operations have changed, and the same containers of the checks are changed alike. That is not so
+//! for every task, because a program that empties its argument would pass `assert f(x) == sorted(x)`.
+//! And a function that is an argument runs in the subject: its code crosses, with what it refers to
+//! and nothing else of the checks.
+//!
+//! Two things differ from running all in one process: the checks do not see the classes of values,
+//! beyond those of plain data, of named tuples and of numbers and dates of the library; and a
+//! `StopIteration` of the program ends no loop of the checks, nor can they catch it by that name.
 
 mod exam;
 mod exam_cache;

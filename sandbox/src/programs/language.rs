@@ -40,7 +40,7 @@ pub(super) struct LanguageSpec {
     pub(super) source: &'static str,
     /// The tool's arguments: to compile the source into [`ARTIFACT`], or, for an interpreter, to run it.
     pub(super) args: &'static [&'static str],
-    /// The environment of the tool. Of a compiled program it is empty.
+    /// The environment of the tool. A compiled program has [`JUDGED_ENV`] alone.
     pub(super) env: &'static [(&'static str, &'static str)],
     /// Whether the tool runs the source itself.
     pub(super) interpreted: bool,
@@ -61,7 +61,13 @@ pub(super) const NOT_PYTHON: &str = "not Python: ";
 /// the packages of the machine, and with one seed for its hashes, so that verifiers see the
 /// same order of sets.
 pub(super) const PYTHON_ARGS: [&str; 3] = ["-s", "-S", "-B"];
-pub(super) const PYTHON_ENV: [(&str, &str); 2] = [("PYTHONHASHSEED", "0"), ("PYTHONIOENCODING", "utf-8")];
+/// The digits of its integers are not limited: time is, and answers may be long.
+pub(super) const PYTHON_ENV: [(&str, &str); 4] =
+    [("PYTHONHASHSEED", "0"), ("PYTHONIOENCODING", "utf-8"), ("PYTHONINTMAXSTRDIGITS", "0"), JUDGED_ENV];
+
+/// By this, programs know that they are judged: contest sites have it as a variable and as a macro of
+/// C++, and programs that lack it read from files of their author's.
+pub(super) const JUDGED_ENV: (&str, &str) = ("ONLINE_JUDGE", "1");
 
 /// An interpreted source is not compiled apart: a second start of the interpreter takes longer than
 /// reading most sources. The runner says whether it is Python at all, in a form that only costs the
@@ -87,7 +93,7 @@ const CPP17: LanguageSpec = LanguageSpec {
     tool: "g++",
     mend: "install g++ (on Debian and Ubuntu: apt install g++)",
     source: "main.cpp",
-    args: &["-O2", "-std=c++17", "-static", "-s", "-o", ARTIFACT, "main.cpp"],
+    args: &["-O2", "-std=c++17", "-DONLINE_JUDGE", "-static", "-s", "-o", ARTIFACT, "main.cpp"],
     env: &[("PATH", "/usr/bin:/bin"), ("TMPDIR", "/work"), ("LC_ALL", "C")],
     interpreted: false,
     hello: "#include <iostream>\nint main() { std::cout << \"hello\\n\"; }\n",
@@ -113,7 +119,7 @@ static TABLE: [(Language, LanguageSpec); 5] = [
         Language::Cpp20,
         LanguageSpec {
             name: "c++20",
-            args: &["-O2", "-std=c++20", "-static", "-s", "-o", ARTIFACT, "main.cpp"],
+            args: &["-O2", "-std=c++20", "-DONLINE_JUDGE", "-static", "-s", "-o", ARTIFACT, "main.cpp"],
             ..CPP17
         },
     ),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::language::{ARTIFACT, Language, NOT_PYTHON, PYTHON_ARGS};
+use super::language::{ARTIFACT, JUDGED_ENV, Language, NOT_PYTHON, PYTHON_ARGS};
 use super::toolchain::{Tool, Toolchains};
 use super::verdict::{ProgramVerdict, TestReport};
 use crate::isolation::{
@@ -112,11 +112,12 @@ impl Program {
     ) -> Result<RunOutcome, TestReport> {
         let own = Placed { name: self.name, bytes: &self.bytes, executable: self.tool.is_none() };
         let files: Vec<_> = [own].iter().chain(given.files).copied().collect();
+        let judged = [JUDGED_ENV].map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let mounts: Vec<Mount<'_>> = self.tool.as_ref().map(Tool::mounts).unwrap_or_default();
         let outcome = sandbox.run(&Job {
             program: &self.start,
             args: &[self.args.as_slice(), given.args].concat(),
-            env: self.tool.as_ref().map(|tool| tool.env.as_slice()).unwrap_or_default(),
+            env: self.tool.as_ref().map_or(judged.as_slice(), |tool| tool.env.as_slice()),
             mounts: &mounts,
             files: &files,
             collect: given.collect,

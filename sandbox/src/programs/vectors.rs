@@ -18,7 +18,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use super::functions::{Exam, FunctionTask, HumanEval, Mbpp};
+use super::functions::{Exam, ExamError, FunctionTask, HumanEval, Mbpp};
 use super::judge::Judge;
 use super::verdict::ProgramVerdict;
 
@@ -40,6 +40,8 @@ pub struct FunctionReport {
     pub accepted: usize,
     /// Tasks whose reference is not.
     pub refused: Vec<ProgramFinding>,
+    /// Tasks that need what is not installed for judged programs.
+    pub skipped: Vec<ProgramFinding>,
     /// Mutants made of the accepted references.
     pub mutants: usize,
     /// Mutants that are not accepted.
@@ -113,12 +115,24 @@ impl Row {
 /// # Errors
 /// When the file cannot be read or a line is no task. What is judged wrongly is in the report.
 pub fn check_functions(judge: &Arc<Judge>, path: &Path) -> Result<FunctionReport, ProgramVectorError> {
+    check_all(judge, path, MUTANTS)
+}
+
+/// Judges the reference of every task of a file alone.
+///
+/// # Errors
+/// As [`check_functions`].
+pub fn check_references(judge: &Arc<Judge>, path: &Path) -> Result<FunctionReport, ProgramVectorError> {
+    check_all(judge, path, 0)
+}
+
+fn check_all(judge: &Arc<Judge>, path: &Path, limit: usize) -> Result<FunctionReport, ProgramVectorError> {
     let tasks = read(path)?;
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = Vec::new();
         while let Some((name, task)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            found.push((name, check(judge, name, task)));
+            found.push((name, check(judge, name, task, limit)));
         }
         found
     };
@@ -158,19 +172,26 @@ fn read(path: &Path) -> Result<Vec<(String, FunctionTask)>, ProgramVectorError> 
     Ok(tasks)
 }
 
-fn check(judge: &Arc<Judge>, name: &str, task: &FunctionTask) -> FunctionReport {
+fn check(judge: &Arc<Judge>, name: &str, task: &FunctionTask, limit: usize) -> FunctionReport {
     let mut report = FunctionReport { tasks: 1, ..FunctionReport::default() };
     let finding =
         |change: Option<String>, reason: String| ProgramFinding { task: name.to_owned(), change, reason };
     let exam = match Exam::prepare(judge, task.clone()) {
         Ok(exam) => exam,
+        Err(error @ ExamError::Lacks { .. }) => {
+            report.skipped.push(finding(None, error.to_string()));
+            return report;
+        }
         Err(error) => {
             report.refused.push(finding(None, error.to_string()));
             return report;
         }
     };
     report.accepted = 1;
-    let mutants = match mutant::mutants(judge, task, MUTANTS) {
+    if limit == 0 {
+        return report;
+    }
+    let mutants = match mutant::mutants(judge, task, limit) {
         Ok(mutants) => mutants,
         Err(failed) => {
             report.wrong.push(finding(None, format!("no mutants could be made: {}", failed.message)));
@@ -208,6 +229,7 @@ impl FunctionReport {
         self.tasks += other.tasks;
         self.accepted += other.accepted;
         self.refused.extend(other.refused);
+        self.skipped.extend(other.skipped);
         self.mutants += other.mutants;
         self.killed += other.killed;
         self.survivors.extend(other.survivors);

@@ -23,6 +23,7 @@ mod packed;
 mod published;
 mod row;
 mod tests_row;
+pub mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -232,9 +233,12 @@ fn in_authors_words(error: ExamError) -> String {
         ExamError::NothingAsked => {
             "its tests call no function that its solution defines: every program would pass".into()
         }
+        ExamError::Lacks { module } => format!(
+            "it imports {module}, and programs are judged with Python's standard library alone: leave the row out"
+        ),
         ExamError::Reference { verdict, message } => format!(
-            "its own solution gets {verdict} ({message}): mend it or its tests, or leave the row out. Tests see what a \
-             function returns, and not what it does to its arguments"
+            "its own solution gets {verdict} ({message}): mend it or its tests, or leave the row out. Tests see plain \
+             data that a function returns, and no objects of classes"
         ),
         ExamError::Internal { reason } => format!("it could not be tried: {reason}"),
     }

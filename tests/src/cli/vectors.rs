@@ -35,10 +35,10 @@ pub(super) enum Vectors {
         /// The cases, in the form of Math-Verify's tests, GSM8K or MATH.
         file: PathBuf,
     },
-    /// Answers that users of answer checkers reported as judged wrongly, one JSON object a line:
-    /// at least 97 % have to earn as a careful teacher would give.
+    /// Cases that users of other programs reported as judged wrongly: answers, programs, functions, or
+    /// programs in responses. At least 97 % of the answers and 95 % of the others have to be as expected.
     Reports {
-        /// The cases: `answer`, `response`, `expected`, and `form` where it is `gsm8k`.
+        /// The cases, one JSON object a line or a JSON array. Their keys say which form they have.
         file: PathBuf,
     },
     /// Files of rows as people have them: each is read, or refused in words that name row and mend.
@@ -109,7 +109,7 @@ impl Vectors {
             Self::Export { python } => return conformance::export::check(&python, console),
             Self::Math { file } => return conformance::sandbox::quick_math(&file, console),
             Self::Datasets { list } => return conformance::datasets::check(&list, console),
-            Self::Reports { file } => return conformance::sandbox::reports(&file, console),
+            Self::Reports { file } => return conformance::reports::check(&file, console),
             Self::Checkers { file } => return conformance::sandbox::checkers(&file, console),
             Self::Holdem { file } => return conformance::sandbox::holdem(&file, console),
             Self::Phh { file } => return conformance::sandbox::phh(&file, console),

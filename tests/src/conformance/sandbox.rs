@@ -6,7 +6,7 @@ use crate::harness::statistics::median;
 use crate::output::console::{CommandReport, Console};
 use anyhow::bail;
 use echo_policy::conformance::vectors::VectorReport;
-use echo_sandbox::conformance::{CaseOutcome, VectorAgreement, check_lines};
+use echo_sandbox::conformance::{VectorAgreement, check_lines};
 use echo_sandbox::isolation::{Requirements, Sandbox};
 use echo_sandbox::programs::Judge;
 use echo_sandbox::programs::checkers;
@@ -19,8 +19,6 @@ use std::time::Instant;
 
 /// The least share of mathematical answers to be judged as the reference judges them.
 const MIN_MATH_AGREEMENT: f64 = 0.95;
-/// The least share of reported answers to earn what they should.
-const MIN_REPORTS_AS_EXPECTED: f64 = 0.97;
 /// What a mathematical answer may take in the median, in milliseconds.
 const MAX_MATH_MEDIAN_MS: f64 = 1.0;
 /// What the one that takes longest may take, in milliseconds.
@@ -71,39 +69,6 @@ fn timed_math(file: &Path, console: &Console) -> anyhow::Result<(CommandReport, 
     Ok((report, median <= MAX_MATH_MEDIAN_MS && worst <= MAX_MATH_WORST_MS))
 }
 
-/// Judges the reported answers of `file` as a run does; at least [`MIN_REPORTS_AS_EXPECTED`] have to
-/// earn what a careful teacher would give. Every other one is shown.
-///
-/// # Errors
-/// When the file cannot be read, or holds no case.
-pub fn reports(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
-    let (mut false_rewards, mut missed_rewards) = (0_u64, 0_u64);
-    let found = check_lines(file, |line| match math::vectors::reports::reward(line) {
-        Ok(case) if case.earned == case.expected => CaseOutcome::Agrees,
-        Ok(case) => {
-            *(if case.earned { &mut false_rewards } else { &mut missed_rewards }) += 1;
-            CaseOutcome::Disagrees(case.line)
-        }
-        Err(reason) => CaseOutcome::Disagrees(reason),
-    })?;
-    let mut report = tell(found, file, MIN_REPORTS_AS_EXPECTED, console)?;
-    console.say(format!("{false_rewards} rewards that should not be, {missed_rewards} that are missing"));
-    let share = report.json["agreement"].clone();
-    report.json = json!({
-        "passed": report.passed,
-        "figures": {
-            "cases": report.json["cases"], "as_expected": share,
-            "false_rewards": false_rewards, "missed_rewards": missed_rewards,
-        },
-        "claims": [{
-            "claim": format!("at least {:.0} % of the reported answers earn as expected", 100.0 * MIN_REPORTS_AS_EXPECTED),
-            "holds": report.passed,
-        }],
-        "failures": report.json["failures"],
-    });
-    Ok(report)
-}
-
 /// Judges every line of `file` with the checker that it names; verdict and exit code have to be testlib's.
 ///
 /// # Errors
@@ -147,9 +112,12 @@ pub fn functions(file: &Path, console: &Console) -> anyhow::Result<CommandReport
     let since = Instant::now();
     let found = check_functions(&judge, file)?;
     let seconds = since.elapsed().as_secs_f64();
-    let FunctionReport { tasks, accepted, refused, mutants, killed, survivors, wrong } = &found;
-    let judged = tasks + mutants;
-    console.say(format!("{accepted} of {tasks} references accepted"));
+    let FunctionReport { tasks, accepted, refused, skipped, mutants, killed, survivors, wrong } = &found;
+    let judged = tasks - skipped.len() + mutants;
+    console.say(format!("{accepted} of {tasks} references accepted, {} skipped", skipped.len()));
+    for finding in skipped {
+        console.say(format!("  {}: {}", finding.task, finding.reason));
+    }
     console.say(format!(
         "{mutants} mutants: {killed} not accepted, {} no check can tell from the reference",
         survivors.len()
@@ -232,24 +200,6 @@ mod tests {
             !hands("mixed", "{\"question\": \"2?\"}\n[]\n").unwrap().passed,
             "lines differ in what is wrong"
         );
-    }
-
-    #[test]
-    fn reported_answers_are_judged_by_what_they_earn() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let case = |response: &str, expected: bool| {
-            json!({"answer": "5", "response": response, "expected": expected}).to_string()
-        };
-        let judged = |cases: &[String]| {
-            std::fs::write(file.path(), cases.join("\n")).unwrap();
-            reports(file.path(), &Console::new(true)).unwrap()
-        };
-        let report = judged(&[case("It is 5.", true), case("It is 6.", false)]);
-        assert!(report.passed && report.json["passed"] == true && report.json["claims"][0]["holds"] == true);
-        let report = judged(&[case("It is 5.", false), case("It is 6.", true), case("It is 7.", false)]);
-        assert!(!report.passed);
-        let figures = &report.json["figures"];
-        assert_eq!((&figures["false_rewards"], &figures["missed_rewards"]), (&json!(1), &json!(1)));
     }
 
     #[test]

@@ -54,6 +54,14 @@ pub enum ExamError {
         "the checks call none of the functions to be judged: let a check call one (`subjects`, where a request names them)"
     )]
     NothingAsked,
+    /// The author's code imports what is not installed here.
+    #[error(
+        "the task imports {module}, which judged programs have not: they have the standard library alone; leave the task out"
+    )]
+    Lacks {
+        /// The module's name.
+        module: String,
+    },
     /// The reference is not accepted.
     #[error("the task's own reference gets {verdict} ({message}); its author has to mend it")]
     Reference {
@@ -77,11 +85,17 @@ pub struct Exam {
     task: FunctionTask,
     /// What the checks draw random numbers from: the same on every node.
     seed: u32,
+    /// Whether the checks see what functions do to their arguments. Only where the reference needs
+    /// it: a program that empties its argument would else pass `assert f(x) == sorted(x)`.
+    in_place: bool,
     /// What the checks ask for before anything depends on an outcome, encoded: the same of every
     /// program. What they ask after it holds outcomes, and a judged program, which sees its
     /// operations, is shown no other's than its own.
     operations: Vec<Vec<u8>>,
 }
+
+/// The examiner's letter for a check that imports what is not installed.
+const LACKS: u8 = b'I';
 
 /// The examiner's letter for a check that asks for what was not performed.
 const UNDECIDED: u8 = b'?';
@@ -90,7 +104,7 @@ const UNDECIDED: u8 = b'?';
 struct Round {
     /// A letter for each check, or a single one when what prepares them has failed.
     grades: Vec<u8>,
-    /// The operations of the next round, if a check is undecided.
+    /// The operations of the next round, if a check is undecided; with [`LACKS`] the module's name.
     asked: Vec<Vec<u8>>,
 }
 
@@ -115,20 +129,39 @@ impl Exam {
         }
         let seed = ContentId::of(task.checks.concat().as_bytes());
         let seed = u32::from_le_bytes([0, 1, 2, 3].map(|at| seed.as_bytes()[at]));
-        let mut exam = Self { judge: Arc::clone(judge), task, seed, operations: Vec::new() };
+        let judge = Arc::clone(judge);
+        let mut exam = Self { judge, task, seed, in_place: false, operations: Vec::new() };
+        match exam.record() {
+            Err(ExamError::Reference { .. }) => {
+                exam.in_place = true;
+                exam.operations = Vec::new();
+                exam.record()?;
+            }
+            recorded => recorded?,
+        }
+        Ok(exam)
+    }
+
+    /// Records what the checks ask for first, and tries them on the reference.
+    fn record(&mut self) -> Result<(), ExamError> {
         let internal = |report: TestReport| ExamError::Internal { reason: report.message };
+        let judge = Arc::clone(&self.judge);
         let harness = judge.harness().map_err(internal)?;
-        match exam.examine(harness, &[], &[]) {
-            Ok(first) if !first.is_decided() => exam.operations = first.asked,
+        match self.examine(harness, &[], &[]) {
+            Ok(Round { asked, grades }) if grades.contains(&LACKS) => {
+                let module = asked.first().map(|name| String::from_utf8_lossy(name).into_owned());
+                return Err(ExamError::Lacks { module: module.unwrap_or_default() });
+            }
+            Ok(first) if !first.is_decided() => self.operations = first.asked,
             Ok(first) if first.grades.contains(&b'B') => {
                 return Err(ExamError::Broken { reason: "it fails before anything is asked".into() });
             }
             Ok(_) => return Err(ExamError::NothingAsked),
             Err(report) => return Err(ExamError::Broken { reason: report.message }),
         }
-        let reports = exam.rounds(harness, &exam.task.reference, ROUNDS_WITHIN);
+        let reports = self.rounds(harness, &self.task.reference, ROUNDS_WITHIN);
         match reports.iter().find(|report| report.verdict != ProgramVerdict::Accepted) {
-            None => Ok(exam),
+            None => Ok(()),
             Some(report) if report.verdict == ProgramVerdict::Internal => Err(internal(report.clone())),
             Some(report) => {
                 Err(ExamError::Reference { verdict: report.verdict, message: report.message.clone() })
@@ -206,7 +239,8 @@ impl Exam {
             let message = format!("the source has more than {MAX_SOURCE_BYTES} bytes");
             return Err(TestReport::new(ProgramVerdict::CompileError, message));
         }
-        let stdin = wire::list([wire::text(source), wire::list(operations)]);
+        let operated = wire::list(operations.iter().map(|operation| wire::bytes(operation)));
+        let stdin = wire::list([wire::text(source), wire::number(self.in_place.into()), operated]);
         let given = Given { stdin: &stdin, ..Given::default() };
         let outcome =
             harness.subject.run(&self.judge.sandbox, given, RunLimits::run().with_cpu(SUBJECT_CPU))?;
@@ -241,6 +275,7 @@ impl Exam {
             wire::text(setup),
             texts(checks),
             wire::number(self.seed),
+            wire::number(self.in_place.into()),
             payloads(operations),
             payloads(outcomes),
         ]);

@@ -141,6 +141,10 @@ fn hostile_outcomes_do_not_break_the_examiner() {
         outcome("b'vf1e400;'"),
         outcome("b'zzz'"),
         outcome("b'o'"),
+        outcome("b'vxeval;t1:s1:1'"),
+        outcome("b'vxFraction;t2:i1;i0;'"),
+        outcome("b'vxnamedtuple;t3:s1:At1:s6:__eq__t1:N'"),
+        outcome("b'vxnamedtuple;t3:s1:At1:s7:x):0 if t1:N'"),
     ];
     let sources: Vec<_> = sources.iter().map(String::as_str).collect();
     for (source, found) in sources.iter().zip(doubling(&sources)) {
@@ -219,7 +223,8 @@ fn a_program_sees_no_outcomes_but_its_own() {
     assert_eq!(verdicts(exam.judge(&cipher("31"))), [Accepted; 3]);
     assert_eq!(verdicts(exam.judge(&cipher("4"))), [WrongAnswer, Accepted, WrongAnswer]);
     // What it is asked to decode tells what it should have encoded.
-    let spy = "import sys\nasked = sys._getframe(1).f_locals['operations']\nshift = 0\n\
+    let spy = "import sys\nframe = sys._getframe(1)\ndecode = frame.f_globals['decode']\n\
+               asked = [decode(one, lambda tag, text: None) for one in frame.f_locals['operations']]\nshift = 0\n\
                for one, next in zip(asked, asked[1:]):\n    if one[1] == 'enc' and next[1] == 'dec': shift = ord(next[2][0][0]) - ord(one[2][0][0])\n"
         .to_owned();
     assert_eq!(verdicts(exam.judge(&(spy + &cipher("shift")))), [WrongAnswer, Accepted, WrongAnswer]);
@@ -334,6 +339,10 @@ fn tasks_that_judge_nothing_are_refused() {
         ExamError::Reference { verdict: WrongAnswer, .. }
     ));
     assert!(matches!(refused("def f(:", &["assert f()"]), ExamError::Broken { .. }));
+    let lacks = ExamError::Lacks { module: "no_such_module".into() };
+    assert_eq!(refused("import no_such_module\ndef f(): return 1", &["assert f() == 1"]), lacks);
+    assert_eq!(refused(wrong, &["import no_such_module.inner\nassert f() == 1"]), lacks);
+    assert_eq!(refused(wrong, &["assert f() == 1", "import no_such_module"]), lacks);
     assert!(matches!(refused(wrong, &["assert ("]), ExamError::Broken { .. }));
 }
 
@@ -351,4 +360,158 @@ fn helpers_are_the_authors_whatever_a_program_defines() {
     assert_eq!(verdicts(exam.judge(&row.program(&row.canonical_solution))), [Accepted]);
     let cheat = row.program("    return x\ndef helper(x): return x\n");
     assert_eq!(verdicts(exam.judge(&cheat)), [WrongAnswer]);
+}
+
+/// What a program gets that changes its arguments: the verdicts of the checks in the order of `checks`.
+fn judged(reference: &str, checks: &[&str], source: &str) -> Vec<ProgramVerdict> {
+    verdicts(exam(reference, "", checks).judge(source))
+}
+
+#[test]
+fn what_a_function_does_to_its_arguments_is_seen_where_the_reference_does_it() {
+    let cases = [
+        (
+            "def f(xs): xs.sort()",
+            "xs = [3, 1, 2]\nf(xs)\nassert xs == [1, 2, 3]",
+            "def f(xs): return sorted(xs)",
+        ),
+        (
+            "def f(m):\n    for row in m: row.reverse()",
+            "m = [[1, 2], [3, 4]]\nrow = m[0]\nf(m)\nassert m == [[2, 1], [4, 3]] and row == [2, 1]",
+            "def f(m): m[:] = [[2, 1], [4, 3]]",
+        ),
+        (
+            "def f(d):\n    d['x'] = d.pop('y')\n    return d",
+            "d = {'y': 2}\nassert f(d) is d and d == {'x': 2}",
+            "def f(d): return {'x': 2}",
+        ),
+        ("def f(s): s.add(3)", "s = {1}\nf(s)\nassert s == {1, 3}", "def f(s): s |= {4}"),
+        ("def f(b): b[0] = 7", "b = bytearray(b'a')\nf(b)\nassert b == b'\\x07'", "def f(b): b = b'\\x07'"),
+        (
+            "def f(q): q.rotate(1)",
+            "from collections import deque\nq = deque([1, 2])\nf(q)\nassert list(q) == [2, 1]",
+            "def f(q): pass",
+        ),
+        (
+            "def f(a, b):\n    a.append(b)\n    b.append(1)",
+            "a, b = [], []\nf(a, b)\nassert a == [[1]] and a[0] is b",
+            "def f(a, b):\n    a.append(b[:])\n    b.append(1)",
+        ),
+        (
+            "class F:\n    def __init__(self, xs): self.xs = xs\n    def go(self): self.xs.sort()",
+            "xs = [2, 1]\nF(xs).go()\nassert xs == [1, 2]",
+            "class F:\n    def __init__(self, xs): self.xs = list(xs)\n    def go(self): self.xs.sort()",
+        ),
+        // More calls than rounds: what was passed before is passed again, and not a copy.
+        (
+            "def f(xs, x): xs.append(x)",
+            "xs = []\nfor i in range(40): f(xs, i)\nxs.append(7)\nf(xs, 8)\nassert xs == [*range(40), 7, 8]",
+            "def f(xs, x): xs.insert(0, x)",
+        ),
+    ];
+    for (reference, check, wrong) in cases {
+        assert_eq!(judged(reference, &[check], reference), [Accepted], "{check}");
+        assert_eq!(judged(reference, &[check], wrong), [WrongAnswer], "{check}");
+    }
+}
+
+#[test]
+fn no_program_makes_its_check_hold_by_emptying_its_argument() {
+    let check = "xs = [3, 1]\nassert f(xs) == sorted(xs)";
+    let emptied = "def f(xs):\n    xs.clear()\n    return []";
+    assert_eq!(judged("def f(xs): return sorted(xs)", &[check], emptied), [WrongAnswer]);
+}
+
+#[test]
+fn functions_can_be_arguments() {
+    let reference = "def apply(f, xs): return [f(x) for x in xs]";
+    let checks = [
+        "assert apply(lambda x: x + 1, [1, 2]) == [2, 3]",
+        "import math\nassert apply(math.sqrt, [4]) == [2] and apply(str.upper, ['a']) == ['A'] and apply(int, ['3']) == [3]",
+        "k = 5\ndef g(x):\n    def h(y): return y * k\n    return h(x)\nassert apply(g, [1]) == [5]",
+        "def fact(n): return 1 if n < 2 else n * fact(n - 1)\nassert apply(fact, [5]) == [120]",
+        "from functools import partial\nfrom operator import add, itemgetter\nassert apply(partial(add, 3), [1]) == [4] and apply(itemgetter(1), ['ab']) == ['b']",
+        "assert apply('x'.join, ['ab']) == ['axb'] and apply({1: 2}.get, [1]) == [2]",
+        "assert apply(lambda x: apply(lambda y: y * x, [x]), [3]) == [[9]]",
+        "def d(x, y=4, *, z=1): return x + y + z\nassert apply(f=d, xs=range(2)) == [5, 6]",
+    ];
+    assert_eq!(judged(reference, &checks, "def apply(f, xs): return list(map(f, xs))"), [Accepted; 8]);
+    assert_eq!(judged(reference, &checks, "def apply(f, xs): return [None for x in xs]"), [WrongAnswer; 8]);
+    assert_eq!(judged(reference, &checks, "def apply(f, xs): raise KeyError"), [RuntimeError(1); 8]);
+    let calls = "seen = []\neach(lambda x: seen.append(x), [1, 2])\nassert seen == [1, 2]";
+    let each = "def each(f, xs):\n    for x in xs: f(x)";
+    assert_eq!(judged(each, &[calls], each), [Accepted]);
+    assert_eq!(judged(each, &[calls], "def each(f, xs): f(1)"), [WrongAnswer]);
+}
+
+/// A function that is handed over brings what it refers to, and nothing else of the checks.
+#[test]
+fn what_is_expected_is_not_handed_over_with_a_function() {
+    let check = "answers = {1: 'se' + 'cret'}\ndef g(x): return x\nassert f(g) == answers[1]";
+    let spy = "def f(g): return next((v[1] for v in g.__globals__.values() if isinstance(v, dict) and 1 in v), None)";
+    assert_eq!(judged("def f(g): return 'secret'", &[check], spy), [WrongAnswer]);
+}
+
+#[test]
+fn integers_of_many_digits_cross_both_ways() {
+    let check = "n = 10 ** 5000\nassert f(n) == (2 * n, str(2 * n)) and f(-n)[0] == -2 * n";
+    let reference = "def f(n): return 2 * n, str(2 * n)";
+    assert_eq!(judged(reference, &[check], "def f(n): return int(str(n)) * 2, '2' + '0' * 5000"), [Accepted]);
+    assert_eq!(judged(reference, &[check], "def f(n): return n, str(n)"), [WrongAnswer]);
+}
+
+#[test]
+fn forged_changes_are_outcomes_like_others() {
+    let changed = |written: &str| {
+        format!(
+            "import os\nfor fd in range(3, 64):\n    try: [os.write(fd, b'%d:' % len(w) + w) for w in [{written}] * 3]\n    except OSError: pass\nos._exit(0)"
+        )
+    };
+    let check = "xs = [2, 1]\nother = [1, 2]\nf(xs)\nassert xs == other";
+    let exam = exam("def f(xs): xs.sort()", "", &[check]);
+    for written in [
+        "b'm'",
+        "b'm9:vN'",
+        "b'm-1:vN'",
+        "b'm4:t1:NvN'",
+        "b'm17:t1:t3:i0;i1;l0:vN'",
+        "b'm16:t1:t3:i0;i0;NvN'",
+        "b'm18:t1:t3:i-1;i0;l0:vN'",
+        "b'm18:t1:t3:i0;i0;ya:vN'",
+        "b'm22:t1:t3:i0;i0;l1:a9,9;vN'",
+        "b'm' + b'9' * 5000 + b':vN'",
+    ] {
+        let found = verdicts(exam.judge(&changed(written)));
+        assert_eq!(ProgramVerdict::combined(found).score(), Some(false), "{written}");
+    }
+}
+
+#[test]
+fn values_of_the_library_and_named_tuples_are_data() {
+    let cases = [
+        (
+            "from fractions import Fraction\ndef f(a, b): return Fraction(a, b)",
+            "from fractions import Fraction\nassert f(1, 2) == Fraction(1, 2) and f(2, 4) * 2 == 1",
+            "def f(a, b): return a / b + 1",
+        ),
+        (
+            "from decimal import Decimal\ndef f(a): return a + Decimal('0.10')",
+            "from decimal import Decimal\nassert str(f(Decimal(1))) == '1.10'",
+            "from decimal import Decimal\ndef f(a): return a + Decimal('0.1')",
+        ),
+        (
+            "from datetime import date, timedelta\ndef f(y): return date(y, 1, 1) + timedelta(1)",
+            "from datetime import date\nassert f(2024) == date(2024, 1, 2)",
+            "def f(y): return (y, 1, 2)",
+        ),
+        (
+            "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(a): return P(a, a + 1)",
+            "assert f(1).y == 2 and f(1) == (1, 2) and f(1) == P(1, 2)",
+            "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(a): return P(a, a)",
+        ),
+    ];
+    for (reference, check, wrong) in cases {
+        assert_eq!(judged(reference, &[check], reference), [Accepted], "{check}");
+        assert_eq!(judged(reference, &[check], wrong), [WrongAnswer], "{check}");
+    }
 }

@@ -4,7 +4,11 @@
 # nothing from there on, and the operations that it asked for are performed before the next one.
 #
 # It answers with one letter for each check - A holds, W does not, R the program raised an exception, B the author's code is broken,
-# ? not known yet - and, behind it, the operations that were asked for.
+# I it imports what is not installed, ? not known yet - and, behind it, the operations that were asked for, or with I what is
+# not installed.
+#
+# Arguments are plain data, which crosses, and two more kinds: what the language's own library has under a name is looked up there,
+# and a function of the author's is made again there, with what it refers to. Whatever it refers to, the judged program can see.
 
 
 MAX_GUESSES = 5000
@@ -23,9 +27,15 @@ ENDS = StopIteration, StopAsyncIteration
 
 
 class Examiner:
-    def __init__(self, operations, outcomes):
+    def __init__(self, operations, outcomes, in_place):
         self.known = operations
         self.outcomes = outcomes
+        # Whether the checks see what functions do to their arguments: containers of operations, by operation and by identity.
+        self.in_place = in_place
+        self.brought = []
+        self.places = {}
+        self.making = {}
+        self.missing = None
         self.asked = []
         self.guessing = False
         self.raised = []
@@ -33,25 +43,123 @@ class Examiner:
 
     def ask(self, *operation, guess=None):
         self.tire()
-        payload = encode(operation, index_of)
+        fresh = {}
+        holding = (lambda value: fresh.setdefault(id(value), (len(fresh), value))) if self.in_place else nothing
+        payload = encode(operation, lambda value: self.written(value, fresh), holding)
         index = len(self.asked)
         self.asked.append(payload)
+        self.brought.append([value for at, value in fresh.values()])
+        for at, value in fresh.values():
+            self.places[id(value)] = [(index, at), value, parts(value)]
         if not self.guessing:
             if index < len(self.outcomes) and self.known[index] == payload:
                 return self.outcome(index)
             self.guessing = True
         return Guess(self, index) if guess is None else guess(self, index)
 
+    def ask_index(self, *operation):
+        self.ask(*operation)
+        return len(self.asked) - 1
+
+    def written(self, value, fresh):
+        """How a value is named that the subject has already, or can make: that of an operation, for which others may be asked first."""
+        if isinstance(value, Place):
+            return b"r%d;" % value.index
+        if isinstance(value, Guess):
+            raise Unknown
+        if isinstance(value, Remote):
+            return b"r%d;" % value._index
+        if isinstance(value, Function):
+            return b"r%d;" % self.ask_index("name", value.name)
+        if id(value) in fresh:
+            return b"w%d;" % fresh[id(value)][0]
+        if id(value) in self.places and self.is_as_left(value):
+            return b"a%d,%d;" % self.places[id(value)][0]
+        if isinstance(value, (list, tuple, dict, set, frozenset, bytearray)) or type(value).__name__ == "deque":
+            return None
+        index = self.made(value)
+        return None if index is None else b"r%d;" % index
+
+    def is_as_left(self, container):
+        """Whether the subject has the same in it: the checks may have changed it since."""
+        waiting, seen = [container], set()
+        while waiting:
+            value = waiting.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if id(value) in self.places:
+                now = parts(value)
+                if not same_parts(self.places[id(value)][2], now):
+                    return False
+                waiting += now
+            elif isinstance(value, tuple):
+                waiting += value
+            elif isinstance(value, (list, dict, set, bytearray)) or type(value).__name__ == "deque":
+                return False
+        return True
+
+    def made(self, value):
+        """The operation that makes a value in the subject which is no plain data, if one can."""
+        if id(value) in self.making:
+            return self.making[id(value)]
+        name = library_name(value)
+        if name is not None:
+            return self.ask_index("import", *name)
+        if isinstance(value, FunctionType):
+            return self.made_function(value)
+        owner = getattr(value, "__self__", None)
+        if type(value) is type([].append):
+            return self.ask_index("get", owner, value.__name__)
+        return self.made_by_library(value)
+
+    def made_function(self, function):
+        import marshal
+
+        outermost = not self.making
+        keywords = function.__kwdefaults__ and tuple(function.__kwdefaults__.items())
+        cells = function.__closure__ or ()
+        code = marshal.dumps(function.__code__)
+        index = self.ask_index("make", code, function.__name__, function.__defaults__, keywords, len(cells))
+        self.making[id(function)] = index
+        try:
+            names = [name for name in sorted(globals_of(function.__code__)) if name in function.__globals__]
+            pairs = tuple([(name, function.__globals__[name]) for name in names])
+            self.ask("fill", Place(index), tuple([contents(cell) for cell in cells]), pairs)
+        finally:
+            if outermost:
+                self.making.clear()
+        return index
+
+    def made_by_library(self, value):
+        """A value that a class of the library makes of plain ones: a range, a fraction, a date, an iterator."""
+        name = library_name(type(value))
+        if name == ("functools", "partial"):
+            make = Place(self.ask_index("import", *name))
+            return self.ask_index("call", make, (value.func, *value.args), tuple(value.keywords.items()))
+        parts_of_it = value.__reduce_ex__(2) if name is not None else None
+        if not isinstance(parts_of_it, tuple):
+            return None
+        make, arguments, *state = parts_of_it
+        if any(part is not None for part in state) or library_name(make) is None:
+            return None
+        return self.ask_index("call", Place(self.ask_index("import", *library_name(make))), tuple(arguments), ())
+
     def outcome(self, index):
         outcome = self.outcomes[index]
-        kind = outcome[:1]
-        if kind == b"o":
-            return Remote(self, index)
         try:
+            if self.in_place and outcome[:1] == b"m":
+                length, colon, outcome = outcome[1:].partition(b":")
+                length = number(length.decode("ascii"))
+                self.change(decode(outcome[:length], self.container))
+                outcome = outcome[length:]
+            kind = outcome[:1]
+            if kind == b"o":
+                return Remote(self, index)
             if kind == b"v":
-                return decode(outcome[1:])
+                return decode(outcome[1:], self.container if self.in_place else None)
             name = outcome[1:].decode("ascii")
-        except (Malformed, ValueError, TypeError, OverflowError, RecursionError):
+        except (Malformed, ValueError, TypeError, OverflowError, RecursionError, IndexError, KeyError):
             raise Failed from None
         found = vars(builtins).get(name)
         named = isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, ENDS)
@@ -59,6 +167,32 @@ class Examiner:
         error = kind.__new__(kind)
         self.raised.append(error)
         raise error
+
+    def container(self, tag, text):
+        """A container of the checks' own that the judged program was given."""
+        index, comma, at = text.partition(",")
+        if tag != b"a":
+            raise Malformed
+        return self.brought[number(index)][number(at)]
+
+    def change(self, changes):
+        for index, at, state in changes:
+            if index < 0 or at < 0:
+                raise Malformed
+            container = self.brought[index][at]
+            if type(container) is not type(state):
+                raise Malformed
+            if isinstance(container, (list, bytearray)):
+                container[:] = state
+            elif isinstance(container, (dict, set)):
+                kind = dict if isinstance(container, dict) else set
+                kind.clear(container)
+                kind.update(container, state)
+            else:
+                container.clear()
+                container.extend(state)
+            if id(container) in self.places:
+                self.places[id(container)][2] = parts(container)
 
     def tire(self):
         """Guesses agree with everything, also with going on for ever."""
@@ -79,7 +213,7 @@ class Asking:
         vars(self).update(_examiner=examiner, _index=index)
 
     def __call__(self, *arguments, **keywords):
-        return self._examiner.ask("call", Target(self), list(arguments), keywords)
+        return self._examiner.ask("call", Target(self), arguments, tuple(keywords.items()))
 
     def __setattr__(self, name, value):
         self._examiner.ask("set", Target(self), name, value)
@@ -119,20 +253,27 @@ class Function:
         self.guess = Remote if is_class else None
 
     def __call__(self, *arguments, **keywords):
-        return self.examiner.ask("call", self.name, list(arguments), keywords, guess=self.guess)
+        return self.examiner.ask("call", self.name, arguments, tuple(keywords.items()), guess=self.guess)
 
 
 class Unknown(BaseException):
     """Guessing makes no more sense in this check."""
 
 
-class Target:
+class Place:
+    """The outcome of an operation."""
+
+    def __init__(self, index):
+        self.index = index
+
+
+class Target(Place):
     """What an operation is done to. That may be a guess that has an index; values are sent as what they are, once that is known."""
 
     def __init__(self, asking):
         if asking._index is None:
             raise Unknown
-        self.index = asking._index
+        super().__init__(asking._index)
 
 
 class Guess(Asking):
@@ -167,16 +308,41 @@ for name in ("bool", "contains"):
     setattr(Guess, "__%s__" % name, lambda self, *ignored: True)
 
 
-def index_of(value):
-    if isinstance(value, Target):
-        return value.index
-    if isinstance(value, Guess):
-        raise Unknown
-    if isinstance(value, Remote):
-        return value._index
-    if isinstance(value, Function):
-        return Target(value.examiner.ask("name", value.name)).index
-    return None
+FunctionType = type(lambda: None)
+
+
+def library_name(value):
+    """The module, and the name in it, under which the library has this very object."""
+    import sys
+
+    if isinstance(value, type(sys)):
+        return (value.__name__, "") if sys.modules.get(value.__name__) is value else None
+    owner = getattr(value, "__objclass__", value)
+    module, name = getattr(owner, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module not in sys.modules:
+        return None
+    found = sys.modules[module]
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return (module, name) if found is value else None
+
+
+def globals_of(code):
+    """The names that a function looks up outside of itself."""
+    import dis
+
+    found = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for inner in code.co_consts:
+        if isinstance(inner, type(code)):
+            found |= globals_of(inner)
+    return found - {"__hold__", "__builtins__", "__name__"}
+
+
+def contents(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 ONLY_AST = 0x400
@@ -257,9 +423,13 @@ def grade(examiner, code, names):
     except SystemExit:
         return "B"
     except BaseException as error:
+        is_raised = any(error is raised for raised in examiner.raised)
+        if isinstance(error, ModuleNotFoundError) and not is_raised:
+            examiner.missing = error.name
+            return "I"
         if examiner.guessing:
             return "?"
-        return "R" if any(error is raised for raised in examiner.raised) else "W"
+        return "R" if is_raised else "W"
     return "?" if examiner.guessing else "A"
 
 
@@ -269,9 +439,9 @@ def main():
     global builtins
     import builtins
 
-    author, subjects, setup, checks, seed, operations, outcomes = decode(read_input())
+    author, subjects, setup, checks, seed, in_place, operations, outcomes = decode(read_input())
     channel = take_channel()
-    examiner = Examiner(operations, outcomes)
+    examiner = Examiner(operations, outcomes, bool(in_place))
     names = {"__name__": "author", "__hold__": examiner.hold}
     codes = []
     try:
@@ -290,6 +460,9 @@ def main():
         # A program that lacks what the author's has has failed, and not its author.
         if isinstance(error, Failed) or any(error is raised for raised in examiner.raised):
             prepared = "R"
+        elif isinstance(error, ModuleNotFoundError):
+            examiner.missing = error.name
+            prepared = "I"
         else:
             sys.excepthook(*sys.exc_info())
             prepared = "B"
@@ -297,7 +470,9 @@ def main():
     grades = "".join([grade(examiner, code, names) for code in codes]) if prepared in "A?" else prepared
     grades = grades or prepared
     send(channel, grades.encode())
-    if "?" in grades:
+    if "I" in grades:
+        send(channel, str(examiner.missing).encode("utf-8", "replace"))
+    elif "?" in grades:
         for operation in examiner.asked:
             send(channel, operation)
 

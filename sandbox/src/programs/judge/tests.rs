@@ -44,6 +44,25 @@ fn every_language_adds() {
 }
 
 #[test]
+fn programs_know_that_they_are_judged() {
+    let cpp = "#include <bits/stdc++.h>\nint main() {\n#ifndef ONLINE_JUDGE\nfreopen(\"input.txt\", \"r\", stdin);\n#endif\n\
+               if (!getenv(\"ONLINE_JUDGE\")) return 3;\nlong a, b; std::cin >> a >> b; std::cout << a + b; }";
+    assert_eq!(adding(Language::Cpp17, cpp), [Accepted, Accepted]);
+    assert_eq!(adding(Language::Cpp20, cpp), [Accepted, Accepted]);
+    let python = "import os, sys\nif not os.environ.get('ONLINE_JUDGE'): sys.stdin = open('input.txt')\nprint(sum(map(int, input().split())))";
+    assert_eq!(adding(Language::Python, python), [Accepted, Accepted]);
+}
+
+#[test]
+fn integers_of_many_digits_are_read_and_printed() {
+    let digits = "7".repeat(5_000);
+    let suite = suite(&[(&digits, &digits)]);
+    let judged = |source: &str| verdicts(judging(Language::Python, source, suite.clone(), false));
+    assert_eq!(judged("print(int(input()))"), [Accepted]);
+    assert_eq!(judged("print(int(input()) + 1)"), [WrongAnswer]);
+}
+
+#[test]
 fn what_compiles_and_does_not_run_is_no_program() {
     assert_eq!(adding(Language::Rust, "#![crate_type = \"lib\"]"), [CompileError]);
 }
@@ -111,7 +130,7 @@ def is_open(number):
     except OSError: return False
     return True
 inherited = [number for number in range(3, 1024) if is_open(number)]
-secrets = [name for name in os.environ if not name.startswith(('PYTHON', 'LC_CTYPE'))]
+secrets = [name for name in os.environ if not name.startswith(('PYTHON', 'LC_CTYPE', 'ONLINE_JUDGE'))]
 print('clean' if not (found or inherited or secrets) else repr([found, inherited, secrets]).replace(' ', ''))
 ";
     let needle = "NEEDLE".chars().rev().collect::<String>();

@@ -106,7 +106,8 @@ impl CodeProblem {
             && extract::program(solution, row.language()).len() != solution.len()
         {
             return Err(
-                "its solution has lines that begin with ```, which would be taken for the program's ends"
+                "its solution has fences (```) or sentences around the program, which are not taken as part of it: \
+                 write the program alone"
                     .into(),
             );
         }
