@@ -219,8 +219,7 @@ fn training(parameters: u64, is_tiny: bool) -> String {
 groups_per_update = {groups}
 # The learning rate, by step: what is usual for {size}.
 schedule = {{ peak = {rate:e}, warmup = 10, decay = {{ shape = \"constant\" }} }}
-# Most tokens in one pass. Memory grows with them: lower this first where it is short. GPUs with room are faster
-# with more.
+# Most tokens in one pass. Memory grows with them: lower this where it is short, and raise it on a large GPU.
 micro_batch_tokens = 4096
 
 ",
