@@ -7,7 +7,7 @@ use crate::commands::sources;
 use crate::config::RunConfig;
 use crate::founding::examination::{Examination, RunFigures, examine};
 use crate::founding::room::bytes;
-use crate::run::capacity;
+use crate::run::{capacity, network};
 use clap::Args;
 use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::program::output::print;
@@ -66,6 +66,7 @@ fn examined(config: &RunConfig, plan: &CheckPlan) -> anyhow::Result<Examination>
     found.problems = problems.map(preflight::LearnerProblems::into_texts).unwrap_or_default();
     let of_staleness = config.staleness().map(|staleness| capacity::warnings(config, &staleness));
     found.warnings.extend(of_staleness.unwrap_or_default());
+    found.warnings.extend(config.network.peers.is_none().then(|| network::NO_LIST.to_owned()));
     let of_evaluation = std::mem::take(&mut found.of_evaluation);
     found.warnings.extend(of_evaluation);
     Ok(found)
@@ -86,12 +87,18 @@ fn report(found: &Examination) -> String {
     for problem in &found.problems {
         let _ = writeln!(text, "problem: {problem}");
     }
-    let (problems, warnings) = (found.problems.len(), found.warnings.len());
-    let _ = match problems {
-        0 => writeln!(text, "no problem, {warnings} warnings: `echo-learner run` can start"),
-        _ => writeln!(text, "{problems} problems, {warnings} warnings"),
+    let warnings = counted(found.warnings.len(), "warning");
+    let _ = match found.problems.len() {
+        0 => writeln!(text, "no problem, {warnings}: `echo-learner run` can start"),
+        problems => writeln!(text, "{}, {warnings}", counted(problems, "problem")),
     };
     text
+}
+
+/// So many of them, in words.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 fn table(figures: &RunFigures) -> String {
@@ -187,7 +194,7 @@ mod tests {
             assert!(sound.contains(part), "{part}: {sound}");
         }
         found.problems.push("the port is taken".to_owned());
-        assert!(report(&found).contains("problem: the port is taken\n1 problems, "), "{}", report(&found));
+        assert!(report(&found).contains("problem: the port is taken\n1 problem, "), "{}", report(&found));
         let json: serde_json::Value = serde_json::from_str(&json(&found)).unwrap();
         assert_eq!(
             (json["passed"].as_bool(), json["problems"][0].as_str()),

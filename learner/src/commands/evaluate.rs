@@ -48,7 +48,7 @@ pub struct EvaluatePlan {
     /// Of a run: the version to evaluate, which needs a checkpoint [default: the newest].
     #[arg(long, value_name = "N", value_parser = version)]
     pub version: Option<PolicyVersion>,
-    /// Of a model: a run file whose [model] settings hold for its prompts; its model and tasks do not.
+    /// Of a model: a run file whose [prompt] says how prompts are put; its model and tasks do not count.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Settings in place of that file's.

@@ -17,6 +17,10 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
+/// What a run file without a peer list comes to.
+pub const NO_LIST: &str = "[network] peers is not set: only nodes that know this learner's address will find it. docs/guides/keeper.md says how \
+                           a list is made";
+
 /// The host and the source of snapshots, started, with what they report.
 pub(crate) struct Network {
     /// Listens where the run file says.
@@ -74,9 +78,7 @@ fn snapshots_config(founded: &Founded) -> SnapshotsConfig {
 /// Bootstrap peers of the signed list; says so where the run file names none.
 pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
     if config.network.peers.is_none() {
-        tracing::warn!(
-            "[network] peers is not set: only nodes that know this learner's address will find it"
-        );
+        tracing::warn!("{NO_LIST}");
     }
     listed_peers(config)
 }
@@ -88,17 +90,20 @@ pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
 /// When the list cannot be read, is not signed as it has to be, or has expired.
 pub fn listed_peers(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
     let Some((path, list)) = peer_list(config)? else { return Ok(Vec::new()) };
-    // A run that is founded later makes its key then.
-    if let Some(key) = keyfile::load(&RunDir::new(&config.run.dir).identity())?
-        && !list.lists(&key.public())
-    {
-        tracing::warn!(
-            "[network] peers: {} (version {}) has no run of this learner, {}: who joins by it does not come here. Add the key to the \
+    let (file, version) = (path.display(), list.version);
+    match keyfile::load(&RunDir::new(&config.run.dir).identity())? {
+        Some(key) if list.lists(&key.public()) => {}
+        Some(key) => tracing::warn!(
+            "[network] peers: {file} (version {version}) has no run of this learner, {}: who joins by it does not come here. Add the key to the \
              list's [[runs]], raise its version and sign it again",
-            path.display(),
-            list.version,
             key.public()
-        );
+        ),
+        // Founding makes the key, which no list can name before.
+        None => tracing::warn!(
+            "[network] peers: {file} (version {version}) has no run of this learner, which has no key yet: `echo-learner identity {}` makes \
+             it. Add it to the list's [[runs]], raise its version and sign it again",
+            config.run.dir.display()
+        ),
     }
     multiaddresses(&list.peers)
 }

@@ -4,6 +4,7 @@ use super::Prompting;
 use super::judged::JudgedResponse;
 use super::rows::{Named, NamedRow, TriedTask};
 use super::solutions::Solutions;
+use crate::commands::check::counted;
 use crate::telemetry::samples::visible;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -119,7 +120,7 @@ impl TaskReport {
         }
         match self.problems() {
             0 => text + "\nnothing is wrong\n",
-            problems => text + &format!("\n{problems} problems\n"),
+            problems => text + &format!("\n{}\n", counted(problems, "problem")),
         }
     }
 

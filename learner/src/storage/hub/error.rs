@@ -106,7 +106,7 @@ pub enum HubError {
     },
     /// The network failed.
     #[error(
-        "{address} cannot be reached or the connection broke ({cause}); what was got is kept, and the same command goes on"
+        "{address} cannot be reached or the connection broke ({cause}); what was got is kept, and the same command goes on. Without the Hub, name a directory or file of this machine"
     )]
     Network {
         /// The address without its query, which may hold secrets.
