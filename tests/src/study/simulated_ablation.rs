@@ -333,6 +333,7 @@ fn scene(constants: &TableConstants, machines: usize, broadcast_s: f64, seed: u6
         spread: Spread::Even((broadcast_s * 1e3) as u64),
         chains: 1,
         ask_again_ms: (2_000, 10_000),
+        waits_for_policy: false,
         departures_per_hour: 0.0,
         away_ms: 0.0,
         crash_at: None,

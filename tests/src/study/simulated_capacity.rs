@@ -1,4 +1,7 @@
 //! Figure 3c of ECHO-2 in simulation: the bubble against the number of workers, for several S.
+//!
+//! Its equation 2 is of workers that begin nothing while they receive a policy. Echo's nodes work on under the
+//! one that they have, so that fewer are enough. Both are simulated.
 
 use super::fleet::{self, End, Scene, SceneNode, Spread};
 use super::simulated::{FleetStudy, claim, mean, picture, report, worker};
@@ -39,44 +42,60 @@ pub(super) fn required(budget: u64, train_s: f64) -> anyhow::Result<f64> {
     pipeline.required_rate(budget - 1).context("no rate is enough")
 }
 
+/// What workers do while they receive a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meanwhile {
+    /// Nothing, as those of ECHO-2.
+    Wait,
+    /// They begin further orders under the policy that they have, as Echo's nodes.
+    WorkOn,
+}
+
+/// A point of the sweep: an index into [`BUDGETS`], workers, what they do meanwhile, and a seed.
+type Point = (usize, usize, Meanwhile, u64);
+
 /// Sweeps the workers for each S. Passes when every claim holds.
 ///
 /// # Errors
 /// When a rule of the simulation is broken, or the picture cannot be drawn.
 pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandReport> {
     let (workload, rate) = (fleet::workload()?, worker_rate()?);
-    let jobs: Vec<(usize, usize, u64)> = (0..BUDGETS.len())
-        .flat_map(|at| {
-            (2..=MOST).flat_map(move |workers| (0..study.seeds).map(move |seed| (at, workers, seed)))
-        })
-        .collect();
-    let bubbles = worker_pool::share(&jobs, |&(at, workers, seed)| {
-        Ok(fleet::course(scene(at, workers, rate, seed), &workload)?.bubble(SETTLING))
+    let jobs = points(study.seeds);
+    let bubbles = worker_pool::share(&jobs, |&(at, workers, meanwhile, seed)| {
+        Ok(fleet::course(scene(at, workers, meanwhile, rate, seed), &workload)?.bubble(SETTLING))
     })?;
-    let bubble = |at: usize, workers: usize| {
-        let found = jobs.iter().zip(&bubbles).filter(|((a, w, _), _)| (*a, *w) == (at, workers));
-        mean(found.map(|(_, bubble)| *bubble))
+    let mean_of = |at: usize, workers: usize, meanwhile: Meanwhile| {
+        let is_of = |point: &Point| (point.0, point.1, point.2) == (at, workers, meanwhile);
+        mean(jobs.iter().zip(&bubbles).filter(|(point, _)| is_of(point)).map(|(_, bubble)| *bubble))
     };
+    let bubble = |at: usize, workers: usize| mean_of(at, workers, Meanwhile::Wait);
+    // The fewest with which the learner hardly waits.
+    let enough_of =
+        |at: usize, meanwhile| (2..=MOST).find(|workers| mean_of(at, *workers, meanwhile) <= 0.01);
     let (mut rows, mut lines, mut markers, mut thresholds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut saved = Vec::new();
     let (mut enough, mut too_few) = (Vec::new(), Vec::new());
     for (at, (budget, train_s)) in BUDGETS.into_iter().enumerate() {
         let needed = required(budget, train_s)? / rate;
         let (target, fewer) = ((GAMMA * needed).ceil() as usize, (0.8 * needed).floor() as usize);
         let points: Vec<(f64, f64)> =
             (2..=MOST).map(|workers| (workers as f64, bubble(at, workers))).collect();
-        // The fewest with which the learner hardly waits.
-        let found = (2..=MOST).find(|workers| bubble(at, *workers) <= 0.01);
+        let (found, working_on) = (enough_of(at, Meanwhile::Wait), enough_of(at, Meanwhile::WorkOn));
+        saved.push(working_on.is_some_and(|fewer| found.is_none_or(|found| fewer <= found)));
         enough.push(bubble(at, target));
         too_few.push(bubble(at, fewer));
         thresholds.push(found.unwrap_or(usize::MAX));
+        let said = |found: Option<usize>| found.map_or_else(|| format!("none of {MOST}"), |n| n.to_string());
         console.say(format!(
-            "S = {budget}: predicted {needed:.2} workers, with γ {target}; found {}; bubble {:.3} at {target}, {:.3} at {fewer}",
-            found.map_or_else(|| format!("none of {MOST}"), |found| found.to_string()),
+            "S = {budget}: predicted {needed:.2} workers, with γ {target}; found {}; bubble {:.3} at {target}, {:.3} at {fewer}; Echo's nodes {}",
+            said(found),
             bubble(at, target),
-            bubble(at, fewer)
+            bubble(at, fewer),
+            said(working_on)
         ));
         rows.push(json!({
             "s": budget, "predicted_workers": needed, "target_workers": target, "found_workers": found,
+            "found_workers_working_on": working_on,
             "bubbles": points.iter().map(|(workers, bubble)| json!({"workers": workers, "bubble": bubble})).collect::<Vec<_>>(),
         }));
         lines.push(Line { name: format!("S = {budget}"), points });
@@ -100,11 +119,28 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
             thresholds.is_sorted_by(|a, b| a >= b) && thresholds.first() > thresholds.last(),
             json!({"workers": rows.iter().map(|row| row["found_workers"].clone()).collect::<Vec<Value>>()}),
         ),
+        claim(
+            "nodes that work on while a policy arrives are enough with no more of them",
+            saved.iter().all(|saved| *saved),
+            json!({"workers": rows.iter().map(|row| row["found_workers_working_on"].clone()).collect::<Vec<Value>>()}),
+        ),
     ];
     Ok(report("capacity", rows, claims, console))
 }
 
-fn scene(at: usize, workers: usize, rate: f64, seed: u64) -> Scene {
+fn points(seeds: u64) -> Vec<Point> {
+    let mut points = Vec::new();
+    for at in 0..BUDGETS.len() {
+        for workers in 2..=MOST {
+            for meanwhile in [Meanwhile::Wait, Meanwhile::WorkOn] {
+                points.extend((0..seeds).map(|seed| (at, workers, meanwhile, seed)));
+            }
+        }
+    }
+    points
+}
+
+fn scene(at: usize, workers: usize, meanwhile: Meanwhile, rate: f64, seed: u64) -> Scene {
     let (budget, train_s) = BUDGETS[at];
     let nodes: Vec<SceneNode> = vec![worker(1e3 / rate, true); workers];
     Scene {
@@ -119,6 +155,7 @@ fn scene(at: usize, workers: usize, rate: f64, seed: u64) -> Scene {
         spread: Spread::Even((BROADCAST_S * 1e3) as u64),
         chains: 1,
         ask_again_ms: (2_000, 10_000),
+        waits_for_policy: meanwhile == Meanwhile::Wait,
         departures_per_hour: 0.0,
         away_ms: 0.0,
         crash_at: None,
@@ -142,7 +179,9 @@ mod tests {
     #[test]
     fn far_too_few_workers_leave_the_learner_waiting_and_many_do_not() {
         let (workload, rate) = (fleet::workload().unwrap(), worker_rate().unwrap());
-        let bubble = |workers| fleet::course(scene(2, workers, rate, 1), &workload).unwrap().bubble(SETTLING);
+        let bubble = |workers| {
+            fleet::course(scene(2, workers, Meanwhile::Wait, rate, 1), &workload).unwrap().bubble(SETTLING)
+        };
         let (few, many) = (bubble(2), bubble(MOST));
         assert!(few > 0.4 && many < few / 4.0, "{few} {many}");
     }

@@ -179,6 +179,7 @@ fn scene(workers: usize, seed: u64, changes: Vec<Change>) -> anyhow::Result<Scen
         // One chain, so that a forwarder has all others behind it: the paper's worst case.
         chains: 1,
         ask_again_ms: (1_000, 1_000),
+        waits_for_policy: false,
         departures_per_hour: 0.0,
         away_ms: 0.0,
         crash_at: None,

@@ -138,7 +138,11 @@ impl Roster {
     pub(super) fn heard(&mut self, now: UnixMillis, node: usize, installed: Option<u64>, has_work: bool) {
         let NodeWord { declared, offer } = self.words[node].clone();
         let installed = installed.map(PolicyVersion);
-        self.capacity.heard(now, key(node), Beat { installed, declared, has_work, offer, ..Beat::default() });
+        self.capacity.heard(
+            now,
+            key(node),
+            Beat { installed, declared, has_work, is_known: true, offer, ..Beat::default() },
+        );
     }
 
     /// A node comes.

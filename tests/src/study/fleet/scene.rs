@@ -99,6 +99,8 @@ pub(crate) struct Scene {
     /// The first and the longest pause of a node that got too little. Nodes ask ten times a second; among
     /// 100,000 of them nothing else would be simulated.
     pub(crate) ask_again_ms: (u64, u64),
+    /// Whether a node begins nothing while it receives a policy, as the workers of ECHO-2 (§3.3).
+    pub(crate) waits_for_policy: bool,
     /// Departures of a node in an hour. Who leaves comes back, after `away_ms` on average.
     pub(crate) departures_per_hour: f64,
     pub(crate) away_ms: f64,
@@ -162,6 +164,7 @@ impl Scene {
             spread: Spread::Even(0),
             chains: 1,
             ask_again_ms: ((order_ms / 16.0) as u64, order_ms as u64),
+            waits_for_policy: false,
             departures_per_hour: chance.between_logs(0.02, 1.0),
             away_ms: chance.between_logs(20e3, 600e3),
             crash_at: None,

@@ -367,6 +367,7 @@ impl World {
             roster.heard(UnixMillis(now), node, Some(version), host.held() > 0);
         }
         self.note_rate();
+        self.work(node);
         self.ask(node)
     }
 
@@ -439,6 +440,9 @@ impl World {
     fn work(&mut self, node: usize) {
         let host = &mut self.hosts[node];
         let (None, Some(version)) = (&host.at_work, host.installed) else { return };
+        if self.scene.waits_for_policy && host.receiving.is_some() {
+            return;
+        }
         let Some(held) = host.waiting.pop_front() else { return };
         host.at_work = Some((held, version));
         let (visit, mean) = (host.visit, self.scene.nodes[node].order_ms * host.slower);
