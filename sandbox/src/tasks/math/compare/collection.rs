@@ -105,7 +105,7 @@ impl<'n> Members<'n> {
             },
             _ => None,
         };
-        let placed = self.all.iter().map(|member| Some((place(*member)?, *member)));
+        let placed = self.all.iter().map(|member| Some((place(member)?, *member)));
         let placed = placed.collect::<Option<Vec<_>>>().filter(|_| self.kind == Kind::List);
         let Some(mut placed) = placed else { return self.all.clone() };
         placed.sort_by_key(|(place, _)| *place);

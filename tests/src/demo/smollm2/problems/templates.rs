@@ -9,19 +9,20 @@ pub(super) const NAMES: [&str; 10] =
 pub(super) const THINGS: [&str; 10] =
     ["apples", "pencils", "marbles", "stickers", "cookies", "books", "stamps", "shells", "buttons", "cards"];
 
-/// How every question ends. Only responses that end earn anything: of 80 × 8 of the published model 0.7 ended
-/// within 32 tokens with these words, and of 64 × 4 without them 0.05 (temperature 0.7).
-const ENDING: &str = " Answer with one number in a short sentence.";
+/// How every question ends. Only responses that end earn anything: of 800 of the published model 0.77 ended
+/// within 32 tokens with these words, and of 256 without them 0.05 (temperature 0.7). They ask for the steps,
+/// too. With "Answer with one number in a short sentence." the policy learned to guess a digit: 0.085 right
+/// before 64 updates, and 0.104 after.
+const ENDING: &str = " Answer in one line, as a sum.";
 
 /// An operation of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Add,
     Subtract,
-    Multiply,
 }
 
-use Operation::{Add, Multiply, Subtract};
+use Operation::{Add, Subtract};
 
 /// A story, whose number c comes to what the first operation makes of a and b.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Template {
 }
 
 /// The stories.
-pub(super) static TEMPLATES: [Template; 8] = [
+pub(super) static TEMPLATES: [Template; 6] = [
     Template {
         text: "{name} has {a} {thing} and buys {b} more. Then {name} gives away {c}. How many {thing} does {name} have now?",
         operations: [Add, Subtract],
@@ -57,25 +58,13 @@ pub(super) static TEMPLATES: [Template; 8] = [
         text: "A shop has {a} {thing} and gets {b} more. {name} buys {c} of them. How many {thing} does the shop have left?",
         operations: [Add, Subtract],
     },
-    Template {
-        text: "{name} buys {a} bags with {b} {thing} each, and gets {c} more. How many {thing} does {name} have?",
-        operations: [Multiply, Add],
-    },
-    Template {
-        text: "{name} has {a} boxes with {b} {thing} each, and sells {c}. How many {thing} are left?",
-        operations: [Multiply, Subtract],
-    },
 ];
-
-/// Most bags or boxes of a story. With it no step goes beyond the numbers of sums.
-const MOST_BAGS: i64 = 5;
 
 impl Operation {
     fn apply(self, left: i64, right: i64) -> i64 {
         match self {
             Add => left + right,
             Subtract => left - right,
-            Multiply => left * right,
         }
     }
 
@@ -83,7 +72,6 @@ impl Operation {
         match self {
             Add => '+',
             Subtract => '-',
-            Multiply => '*',
         }
     }
 }
@@ -103,9 +91,7 @@ impl Template {
 
     /// Whether a story with these numbers can happen: nobody has less than nothing.
     pub(super) fn takes(&self, numbers: [i64; 3]) -> bool {
-        let [a, ..] = numbers;
-        let small = self.operations[0] != Multiply || a <= MOST_BAGS;
-        small && self.steps(numbers).iter().all(|step| *step > 0)
+        self.steps(numbers).iter().all(|step| *step > 0)
     }
 
     pub(super) fn row(&self, numbers: [i64; 3], name: &str, thing: &str) -> Row {
@@ -127,10 +113,10 @@ mod tests {
 
     #[test]
     fn a_problem_is_worked_out() {
-        let row = TEMPLATES[6].row([3, 4, 5], "Tom", "apples");
-        let story = "Tom buys 3 bags with 4 apples each, and gets 5 more. How many apples does Tom have?";
+        let row = TEMPLATES[2].row([5, 3, 4], "Tom", "apples");
+        let story = "There are 5 apples in a box. Tom takes out 3 and then puts in 4. How many apples are in the box now?";
         assert_eq!(row.question, format!("{story}{ENDING}"));
-        assert_eq!(row.answer, "3 * 4 = 12\n12 + 5 = 17\n#### 17");
+        assert_eq!(row.answer, "5 - 3 = 2\n2 + 4 = 6\n#### 6");
     }
 
     #[test]
@@ -138,7 +124,6 @@ mod tests {
         let lost_and_gave = &TEMPLATES[3];
         assert!(lost_and_gave.takes([9, 4, 4]));
         assert!(!lost_and_gave.takes([9, 4, 5]) && !lost_and_gave.takes([3, 4, 2]));
-        assert!(TEMPLATES[6].takes([5, 10, 2]) && !TEMPLATES[6].takes([6, 10, 2]));
     }
 
     #[test]
