@@ -32,8 +32,8 @@
 //! see what functions do to their arguments in place: each outcome says which containers of the
 //! operations have changed, and the same containers of the checks are changed alike. That is not so
 //! for every task, because a program that empties its argument would pass `assert f(x) == sorted(x)`.
-//! And a function that is an argument runs in the subject: its code crosses, with what it refers to
-//! and nothing else of the checks.
+//! And a function, class or object of the author's that is an argument is made again in the subject:
+//! its code crosses, with what it refers to and nothing else of the checks.
 //!
 //! Two things differ from running all in one process: the checks do not see the classes of values,
 //! beyond those of plain data, of named tuples and of numbers and dates of the library; and a

@@ -515,3 +515,35 @@ fn values_of_the_library_and_named_tuples_are_data() {
         assert_eq!(judged(reference, &[check], wrong), [WrongAnswer], "{check}");
     }
 }
+
+#[test]
+fn objects_of_the_authors_own_classes_can_be_arguments() {
+    let node = "class Node:\n    def __init__(self, val, left=None, right=None): self.val, self.left, self.right = val, left, right\n";
+    let depth = "def depth(n): return 0 if n is None else 1 + max(depth(n.left), depth(n.right))";
+    let tests = format!("{node}assert depth(Node(1, Node(2), Node(3, Node(4)))) == 3");
+    let inverted = format!(
+        "{node}def inv(n):\n    if isinstance(n, Node): n.left, n.right = inv(n.right), inv(n.left)\n    return n"
+    );
+    let prompts = "r = inv(Node(1, Node(2), Node(3)))\nassert r.left.val == 3 and r.right.val == 2";
+    let cycle = "class N: pass\na, b = N(), N()\na.next, b.next = b, None\nassert not has(a)\nb.next = a\nassert has(a)";
+    let has = "def has(h):\n    seen = []\n    while h:\n        if h in seen: return True\n        seen.append(h)\n        h = h.next\n    return False";
+    let ordered = "class K:\n    def __init__(self, v): self.v = v\n    def __lt__(self, o): return self.v < o.v\nassert f([K(2), K(1)]) == [1, 2]";
+    let cases = [
+        ("depth", depth.to_owned(), tests.as_str(), "def depth(n): return 4".to_owned()),
+        ("inv", inverted, prompts, format!("{node}def inv(n): return n")),
+        ("has", has.to_owned(), cycle, "def has(h): return True".to_owned()),
+        (
+            "f",
+            "def f(xs): return [x.v for x in sorted(xs)]".to_owned(),
+            ordered,
+            "def f(xs): return []".to_owned(),
+        ),
+    ];
+    for (subject, reference, check, wrong) in cases {
+        let subjects = Some(vec![subject.to_owned()]);
+        let exam =
+            Exam::prepare(&judge(), FunctionTask { subjects, ..task(&reference, "", &[check]) }).unwrap();
+        assert_eq!(verdicts(exam.judge(&reference)), [Accepted], "{check}");
+        assert_eq!(verdicts(exam.judge(&wrong)), [WrongAnswer], "{check}");
+    }
+}

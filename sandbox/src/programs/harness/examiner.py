@@ -8,7 +8,8 @@
 # not installed.
 #
 # Arguments are plain data, which crosses, and two more kinds: what the language's own library has under a name is looked up there,
-# and a function of the author's is made again there, with what it refers to. Whatever it refers to, the judged program can see.
+# and a function, a class or an object of the author's is made again there, with what it refers to. Whatever it refers to, the judged
+# program can see. A class that the author's program has is the judged program's own there.
 
 
 MAX_GUESSES = 5000
@@ -34,7 +35,10 @@ class Examiner:
         self.in_place = in_place
         self.brought = []
         self.places = {}
+        # What is made in the subject for one argument, and how many makings are under way; classes of the author's program.
         self.making = {}
+        self.depth = 0
+        self.defined = set()
         self.missing = None
         self.asked = []
         self.guessing = False
@@ -107,7 +111,9 @@ class Examiner:
         if name is not None:
             return self.ask_index("import", *name)
         if isinstance(value, FunctionType):
-            return self.made_function(value)
+            return self.finished(self.made_function, value)
+        if getattr(value if isinstance(value, type) else type(value), "__module__", None) == "author":
+            return self.finished(self.made_class if isinstance(value, type) else self.made_object, value)
         owner = getattr(value, "__self__", None)
         if type(value) is type([].append):
             return self.ask_index("get", owner, value.__name__)
@@ -116,20 +122,49 @@ class Examiner:
     def made_function(self, function):
         import marshal
 
-        outermost = not self.making
         keywords = function.__kwdefaults__ and tuple(function.__kwdefaults__.items())
         cells = function.__closure__ or ()
         code = marshal.dumps(function.__code__)
         index = self.ask_index("make", code, function.__name__, function.__defaults__, keywords, len(cells))
         self.making[id(function)] = index
-        try:
-            names = [name for name in sorted(globals_of(function.__code__)) if name in function.__globals__]
-            pairs = tuple([(name, function.__globals__[name]) for name in names])
-            self.ask("fill", Place(index), tuple([contents(cell) for cell in cells]), pairs)
-        finally:
-            if outermost:
-                self.making.clear()
+        names = [name for name in sorted(globals_of(function.__code__)) if name in function.__globals__]
+        pairs = tuple([(name, function.__globals__[name]) for name in names])
+        self.ask("fill", Place(index), tuple([contents(cell) for cell in cells]), pairs)
         return index
+
+    def made_class(self, kind):
+        if kind.__name__ in self.defined:
+            return self.ask_index("name", kind.__name__)
+        index = self.ask_index("class", kind.__name__, tuple([base for base in kind.__bases__ if base is not object]))
+        self.making[id(kind)] = index
+        for name, value in vars(kind).items():
+            if name in OF_CLASSES or is_slot(value):
+                continue
+            # What the library put there, as for data classes, is no data, and not needed.
+            try:
+                self.ask("attributes", Place(index), ((name, value),))
+            except Plainless:
+                pass
+        return index
+
+    def made_object(self, value):
+        index = self.ask_index("object", type(value))
+        self.making[id(value)] = index
+        names = dict.fromkeys(getattr(value, "__dict__", ()))
+        for kind in type(value).__mro__:
+            names.update(dict.fromkeys([name for name, held in vars(kind).items() if is_slot(held) and hasattr(value, name)]))
+        self.ask("attributes", Place(index), tuple([(name, getattr(value, name)) for name in names]))
+        return index
+
+    def finished(self, make, value):
+        """Made with all that it refers to, which may be itself."""
+        self.depth += 1
+        try:
+            return make(value)
+        finally:
+            self.depth -= 1
+            if not self.depth:
+                self.making.clear()
 
     def made_by_library(self, value):
         """A value that a class of the library makes of plain ones: a range, a fraction, a date, an iterator."""
@@ -309,6 +344,12 @@ for name in ("bool", "contains"):
 
 
 FunctionType = type(lambda: None)
+OF_CLASSES = {"__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__firstlineno__", "__static_attributes__"}
+
+
+def is_slot(value):
+    return type(value).__name__ == "member_descriptor"
+
 
 
 def library_name(value):
@@ -391,6 +432,7 @@ def bind(examiner, names, author, subjects, wanted):
     import _ast
 
     tree = parse(author)
+    examiner.defined = {node.name for node in tree.body if isinstance(node, _ast.ClassDef)}
     if subjects is None:
         imports = [node for node in tree.body if isinstance(node, (_ast.Import, _ast.ImportFrom))]
         imported = set()

@@ -49,7 +49,7 @@ def main():
                 payload = b"o"
         if in_place:
             # What stays here may keep a container, and change it later.
-            if payload == b"o" or operation[0] in ("set", "fill"):
+            if payload == b"o" or operation[0] in ("set", "fill", "attributes"):
                 containers.keep(fresh + touched)
             payload = containers.changes(fresh + touched) + payload
         send(channel, payload)
@@ -145,6 +145,12 @@ def perform(operation, names):
         return make(*operands)
     if kind == "fill":
         return fill(*operands)
+    if kind == "class":
+        return type(operands[0], operands[1], {"__module__": "author"})
+    if kind == "object":
+        return object.__new__(operands[0])
+    if kind == "attributes":
+        return attributes(*operands)
     return {"list": list, "len": len, "str": str, "bool": bool}[kind](operands[0])
 
 
@@ -181,6 +187,13 @@ def make(code, name, defaults, keywords, cells):
     function = type(make)(marshal.loads(code), names, name, defaults, tuple([cell() for _ in range(cells)]) or None)
     function.__kwdefaults__ = keywords and dict(keywords)
     return function
+
+
+def attributes(target, pairs):
+    """Makes a class or an object of the author's what it is there."""
+    kind = type if isinstance(target, type) else object
+    for name, value in pairs:
+        kind.__setattr__(target, name, value)
 
 
 def fill(function, closure, names):

@@ -173,7 +173,7 @@ fn left_open(line: &str, mut open: Option<&'static str>) -> Option<&'static str>
     }
 }
 
-/// What stands in the last marks of the language's name, as CodeLlama writes them: `[PYTHON]` and `[/PYTHON]`.
+/// What stands in the last marks of the language, as CodeLlama writes them: `[PYTHON]` and `[/PYTHON]`.
 pub(super) fn marked(text: &str, language: Language) -> Option<&str> {
     names(language).iter().find_map(|name| {
         let name = name.to_ascii_uppercase();
