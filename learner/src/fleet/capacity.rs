@@ -57,8 +57,9 @@ const NODES_A_MS: u64 = 10;
 const LONGEST_BEAT_MS: u64 = 5_000;
 /// Without prices, everybody works in fleets that are smaller: too little is there to choose from.
 const SMALL_FLEET: usize = 16;
-/// Who is to work or to stand by, has no orders and has not asked for any for so long does not generate, in
-/// milliseconds: its owner has paused it, or it relays and verifies only. Others ask every ten seconds at least.
+/// Who is to work or to stand by, has no orders and has not asked for any for so long does not generate,
+/// in milliseconds: its owner has paused it, or it relays and verifies only. Others ask every ten seconds
+/// at least.
 const IDLE_AFTER_MS: u64 = 30_000;
 /// Nodes that have gone and whose rate is remembered.
 const MAX_AWAY: usize = 1 << 14;
@@ -106,7 +107,8 @@ pub struct Beat {
     pub declared: f64,
     /// Whether orders are out with it.
     pub has_work: bool,
-    /// Whether it gets none because they would come back too late: it brings nothing then, however fast it is.
+    /// Whether it gets none because they would come back too late: it brings nothing then, however fast
+    /// it is.
     pub too_slow: bool,
     /// Whether it has a record of accepted work.
     pub is_known: bool,
@@ -316,8 +318,8 @@ impl Capacity {
         self.demand.waits(now);
     }
 
-    /// The batch is there. So many groups were accepted and filtered out since the run began, and a batch has so
-    /// many: what is filtered out has to be brought as well.
+    /// The batch is there. So many groups were accepted and filtered out since the run began, and a batch
+    /// has so many: what is filtered out has to be brought as well.
     pub fn goes_on(&mut self, filtered: u64, groups: u64) {
         self.demand.goes_on(filtered, groups);
     }
@@ -355,7 +357,8 @@ impl Capacity {
         self.workers.get(node).map_or(NodeRole::Active, |worker| worker.role)
     }
 
-    /// A node asks for orders: what it does for the run. Who rests is told so, and does not ask again for long.
+    /// A node asks for orders: what it does for the run. Who rests is told so, and does not ask again for
+    /// long.
     pub fn asks(&mut self, now: UnixMillis, node: &PublicKey) -> NodeRole {
         let Some(worker) = self.workers.get_mut(node) else { return NodeRole::Active };
         (worker.asked, worker.is_idle) = (now, false);

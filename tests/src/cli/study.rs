@@ -68,7 +68,8 @@ pub(super) enum StudyCommand {
     Capacity(FleetStudy),
     /// What the fault of one worker costs, without redundancy and with a tenth of it (ECHO-2, table 4).
     Faults(FleetStudy),
-    /// What a step costs without broadcasts from peer to peer, and without regard to prices (ECHO-2, table 2).
+    /// What a step costs without broadcasts from peer to peer, and without regard to prices (ECHO-2,
+    /// table 2).
     Ablation(FleetStudy),
     /// Prices times hours, against the paper's totals (ECHO-2, tables 1 and 6).
     Cost(CostStudy),

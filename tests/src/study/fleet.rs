@@ -1,10 +1,10 @@
 //! Simulated fleets: the learner's own machines among nodes that a seed draws, in virtual time.
 //!
-//! Leases, work-ahead with its controller, staleness, buffer and record are the learner's, over a store in
-//! memory that dies with it ([`Coordinator`]). So are chains, mesh and capacity, which says who works. Speeds,
-//! order times, links, prices, words of nodes, departures, S and κ are drawn. Versions spread by the fluid
-//! bound and by each node's place and link. In some small fleets the state machine of dissemination says how
-//! much longer than that bound it takes. Every rule is checked at every step:
+//! Leases, work-ahead with its controller, staleness, buffer and record are the learner's, over a store
+//! in memory that dies with it ([`Coordinator`]). So are chains, mesh and capacity, which says who works.
+//! Speeds, order times, links, prices, words of nodes, departures, S and κ are drawn. Versions spread by
+//! the fluid bound and by each node's place and link. In some small fleets the state machine of
+//! dissemination says how much longer than that bound it takes. Every rule is checked at every step:
 //!
 //! - Nothing is trained on that is more than S updates old, was not acknowledged, or was trained on before.
 //! - Nothing that was acknowledged is lost, also where the learner is killed in the midst of a write.
@@ -31,6 +31,7 @@ mod agenda;
 mod chance;
 mod intake;
 mod market;
+mod node;
 mod roster;
 mod rule;
 mod scene;
@@ -38,7 +39,8 @@ mod topology;
 mod world;
 
 pub(super) use intake::workload;
-pub(super) use scene::{Change, ChangeKind, End, Scene, SceneNode, Spread, bound_ms};
+pub(super) use node::SceneNode;
+pub(super) use scene::{Change, ChangeKind, End, Scene, Spread, bound_ms};
 pub(super) use world::{Course, course};
 
 use super::worker_pool;

@@ -1,7 +1,8 @@
 //! Figure 3c of ECHO-2 with real processes: the bubble against the number of workers, for several S.
 //!
-//! A run for each S begins with too few workers. While the learner waits, what comes in says what one of them
-//! brings; equation 2 says from that how many are enough. The same run then gets more workers, level by level.
+//! A run for each S begins with too few workers. While the learner waits, what comes in says what one of
+//! them brings; equation 2 says from that how many are enough. The same run then gets more workers, level
+//! by level.
 
 use super::paced;
 use super::simulated::{Claim, FleetStudy, claim, of_processes, picture};

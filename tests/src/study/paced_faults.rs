@@ -1,9 +1,10 @@
 //! The faults of rollouts of ECHO-2's table 4 with real processes: workers that are killed, and workers that
 //! slow down, with nodes that stand by.
 //!
-//! Everybody has a price, so the learner chooses who works. It gets workers until its pool reaches γ μ_min, and
-//! then some more, which stand by. So many workers are struck that the pool falls below its target. What a fault
-//! does to those behind a forwarder is measured by `cargo lab broadcast --slow` and `--gone`.
+//! Everybody has a price, so the learner chooses who works. It gets workers until its pool reaches γ
+//! μ_min, and then some more, which stand by. So many workers are struck that the pool falls below its
+//! target. What a fault does to those behind a forwarder is measured by `cargo lab broadcast --slow` and
+//! `--gone`.
 
 use super::paced;
 use super::simulated::{Claim, FleetStudy, claim, of_processes};
@@ -41,8 +42,8 @@ const SETTLING: usize = 12;
 const WITHOUT_END: u64 = 1_000_000;
 /// How long it may take until nodes stand by, or begin after a fault.
 const LIMIT: Duration = Duration::from_secs(180);
-/// A slow worker stands still for so long, goes on for as long, and so on. Heartbeats that are missing for less
-/// than three seconds make it no lost node.
+/// A slow worker stands still for so long, goes on for as long, and so on. Heartbeats that are missing
+/// for less than three seconds make it no lost node.
 const STANDS_STILL: Duration = Duration::from_millis(1_500);
 /// Pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -152,8 +153,8 @@ async fn stand_by(network: &mut TestNetwork, console: &Console) -> anyhow::Resul
     }
 }
 
-/// Waits until no more workers would have to be replaced than stand by, as what is measured wavers: how things
-/// stand, what one brings, and how many are to be struck.
+/// Waits until no more workers would have to be replaced than stand by, as what is measured wavers: how
+/// things stand, what one brings, and how many are to be struck.
 async fn spared(network: &mut TestNetwork) -> anyhow::Result<(CapacityReport, f64, usize)> {
     let begun = Instant::now();
     loop {

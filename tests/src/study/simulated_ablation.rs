@@ -8,8 +8,8 @@
 //! - **capacity**: as many as the learner's own rule keeps active with what a broadcast takes in that arm;
 //! - **narrow**: as many as in the table, with the narrowest uplink of figure 4.
 //!
-//! Nodes of the simulation work on while a version arrives, which equation 1 does not count. So each row has also
-//! what that equation says of it.
+//! Nodes of the simulation work on while a version arrives, which equation 1 does not count. So each row
+//! has also what that equation says of it.
 //!
 //! Half of the machines that can be had are dear: so much that nine drawn at random cost what the table says.
 
@@ -94,7 +94,8 @@ impl TableConstants {
         STAR_10.0 * HOUR_S / (self.step_s + STAR_10.1) - self.usd_per_hour
     }
 
-    /// What equation 1 says of a step: seconds of waiting, where nothing is generated while a version arrives.
+    /// What equation 1 says of a step: seconds of waiting, where nothing is generated while a version
+    /// arrives.
     fn predicted_wait_s(&self, machines: usize, broadcast_s: f64) -> f64 {
         let generating_s = PERIOD as f64 * BATCH as f64 / (machines as f64 * self.rate);
         (broadcast_s + generating_s - self.step_s).max(0.0)

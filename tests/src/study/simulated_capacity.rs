@@ -1,7 +1,7 @@
 //! Figure 3c of ECHO-2 in simulation: the bubble against the number of workers, for several S.
 //!
-//! Its equation 2 is of workers that begin nothing while they receive a policy. Echo's nodes work on under the
-//! one that they have, so that fewer are enough. Both are simulated.
+//! Its equation 2 is of workers that begin nothing while they receive a policy. Echo's nodes work on
+//! under the one that they have, so that fewer are enough. Both are simulated.
 
 use super::fleet::{self, End, Scene, SceneNode, Spread};
 use super::simulated::{FleetStudy, claim, mean, picture, report, worker};

@@ -1,5 +1,5 @@
-//! The heartbeats of a whole fleet at once, and everybody as they stand: for who drives many thousand nodes in
-//! virtual time.
+//! The heartbeats of a whole fleet at once, and everybody as they stand: for who drives many thousand
+//! nodes in virtual time.
 
 use super::{Capacity, LONGEST_BEAT_MS, NodeRole};
 use echo_protocol::wire::identity::PublicKey;

@@ -26,8 +26,8 @@ const RELEASE_AFTER_MS: u64 = 30_000;
 pub(super) const PERIOD_MS: u64 = 60_000;
 /// By so much of the target the pool has to exceed it after a release.
 const MARGIN: f64 = 0.1;
-/// A fleet is small again when this share of [`SMALL_FLEET`], one in so many, is missing: where a few come and
-/// go, everybody would begin and rest in turn.
+/// A fleet is small again when this share of [`SMALL_FLEET`], one in so many, is missing: where a few
+/// come and go, everybody would begin and rest in turn.
 const FEWER: usize = 4;
 /// Of the active nodes one in so many is activated or released at once, where no fault is to be mended.
 const AT_ONCE: usize = 10;

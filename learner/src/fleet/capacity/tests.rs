@@ -339,8 +339,8 @@ fn slow_volunteers_do_not_take_the_place_of_those_who_bring_something() {
     assert!(report.pool >= report.target.unwrap() && report.pool <= 6.0, "{report:?}");
 }
 
-/// What the cheapest nodes cost that bring `target`, and what those cost that work, in dollars an hour; with the
-/// dearest of these.
+/// What the cheapest nodes cost that bring `target`, and what those cost that work, in dollars an hour;
+/// with the dearest of these.
 fn costs(town: &Town, target: f64) -> (f64, f64, f64) {
     let price = |offer: &Offer| offer.micro_usd_per_hour.map_or(0.0, |micro| micro as f64 / 1e6);
     let mut all: Vec<(f64, f64)> = town.nodes.values().map(|(rate, offer)| (price(offer), *rate)).collect();

@@ -1,5 +1,6 @@
 //! The learner's intake as it is, over a store in memory: leases, work-ahead, staleness, buffer, record.
 
+use super::node::key;
 use super::scene::{HOUR_MS, Scene};
 use anyhow::Context as _;
 use echo_learner::common::workload::Workload;
@@ -83,20 +84,6 @@ pub(crate) fn workload() -> anyhow::Result<Arc<Workload>> {
     };
     let run = RunId::of(&Signed::sign(&charter, &learner)?);
     Ok(Arc::new(Workload::open(run, charter, Path::new(""), &TaskFiles::none())?))
-}
-
-/// The key of a node by its number.
-pub(super) fn key(node: usize) -> PublicKey {
-    let mut bytes = [1; 32];
-    bytes[..8].copy_from_slice(&(node as u64).to_le_bytes());
-    PublicKey::from_bytes(bytes)
-}
-
-/// The number of a node by its key.
-pub(super) fn number(key: &PublicKey) -> usize {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&key.as_bytes()[..8]);
-    u64::from_le_bytes(bytes) as usize
 }
 
 impl Intake {

@@ -2,8 +2,7 @@
 //! an earlier process.
 
 use super::chance::Chance;
-use super::intake::key;
-use super::scene::SceneNode;
+use super::node::{SceneNode, key};
 use echo_learner::fleet::capacity::{Activation, CapacityConfig, CapacityState, Prices};
 use echo_protocol::control::heartbeat::Offer;
 

@@ -8,11 +8,11 @@
 //! - After a fault the pool is at its target again, or nobody is left who asks and does not work.
 //! - Where nothing else is amiss, nodes that cost more than the cheapest prefix and one node are exchanged
 //!   in the time that it takes to be sure.
-//! - Where nobody has come or gone for long, active nodes do not cost more than the cheapest prefix of a tenth
-//!   more than is needed, and one node, for longer than that.
+//! - Where nobody has come or gone for long, active nodes do not cost more than the cheapest prefix of a
+//!   tenth more than is needed, and one node, for longer than that.
 
-use super::intake::{key, number};
 use super::market::{Market, NodeWord};
+use super::node::{key, number};
 use super::rule::Rule;
 use anyhow::{Context as _, ensure};
 use echo_learner::fleet::capacity::{
@@ -61,8 +61,8 @@ pub(crate) struct RoleTally {
     pub(crate) present_ms: u64,
     pub(crate) standby_ms: u64,
     pub(crate) resting_ms: u64,
-    /// Over steady looks: what active nodes cost, and what the cheapest prefix and one node cost, in dollars an
-    /// hour; and the largest share of the one in the other.
+    /// Over steady looks: what active nodes cost, and what the cheapest prefix and one node cost, in
+    /// dollars an hour; and the largest share of the one in the other.
     pub(crate) cost: f64,
     pub(crate) allowed: f64,
     pub(crate) dearest: f64,

@@ -2,6 +2,7 @@
 
 use super::chance::Chance;
 use super::market::{Buyer, Market};
+use super::node::SceneNode;
 use crate::broadcast::fluid_bound::{BoundNode, FluidBound};
 use echo_learner::fleet::chains::chain_count;
 use echo_protocol::dissemination::DisseminationMode;
@@ -25,19 +26,6 @@ const GROUPS_A_SEED: f64 = 3_000.0;
 const MAX_BATCH: f64 = 12_288.0;
 /// A run may take so many times as long as its updates alone, then it ends as it is.
 const PATIENCE: u64 = 30;
-
-/// A node of the fleet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SceneNode {
-    /// Mean time of one order, in milliseconds. It makes one at a time.
-    pub(crate) order_ms: f64,
-    pub(crate) up: BytesPerSec,
-    pub(crate) down: BytesPerSec,
-    /// What an hour of it costs; 0 for a volunteer.
-    pub(crate) dollars_per_hour: f64,
-    /// Whether it is there from the beginning; others come by a [`Change`].
-    pub(crate) is_present: bool,
-}
 
 /// How long a version takes to the nodes.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Chains and mesh as the learner builds them, and who stands behind whom.
 
-use super::intake::{key, number};
+use super::node::{key, number};
 use anyhow::ensure;
 use echo_learner::fleet::chains::Chains;
 use echo_learner::fleet::graph::{DEGREE, Graph};

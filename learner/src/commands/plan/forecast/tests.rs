@@ -127,8 +127,8 @@ fn a_day_of_traffic_by_hand() {
 #[test]
 fn the_cheapest_budget_that_is_safe_is_found() {
     let plan = inputs(vec![class("rented", 50, 0.5, 1.0)]).forecasts();
-    // μ_target falls from 8.8 at κ = 1 to 7.82 at κ = 2, 7.54, 7.41, … and is never 7: nine nodes, then eight.
-    // S = 3 is the first with eight.
+    // μ_target falls from 8.8 at κ = 1 to 7.82 at κ = 2, 7.54, 7.41, … and is never 7: nine nodes, then
+    // eight. S = 3 is the first with eight.
     assert_eq!(cheapest(&plan).unwrap().budget, 3);
     assert_eq!(cheapest(&inputs(Vec::new()).forecasts()), None);
 }
