@@ -254,9 +254,10 @@ until_accuracy = 0.3
 ";
 
 const REST: &str = "[evaluation]
-# Updates between evaluations on held-out prompts, and how many of them are asked.
+# Updates between evaluations on held-out prompts, and how many of them are asked. The first comes before the
+# first update, and training waits for it.
 every = 20
-orders = 128
+orders = 64
 
 [network]
 # The signed peer list through which nodes find this learner: docs/guides/keeper.md.

@@ -246,6 +246,8 @@ impl Learning {
     /// Evaluates a version. False when the run is to stop: a resumed run evaluates it again.
     fn evaluate(&mut self, version: PolicyVersion) -> Result<bool, LearningError> {
         let (weights, orders) = (self.weights(DType::F32)?, self.evaluation_orders);
+        // Of a large model it takes minutes, in which nothing else is said.
+        tracing::info!("evaluating {version} on {orders} held-out orders; training goes on after that");
         let (workload, most, mut shown) = (&self.shared.workload, self.samples.answers(), Vec::new());
         let row = evaluate_showing(workload, version, &weights, orders, &self.stop, |order, answer| {
             if shown.len() < most {
