@@ -28,13 +28,21 @@ pub(crate) fn behind_thinking(text: &str) -> Option<&str> {
     let mut rest = text;
     for (open, close) in THINKING {
         if let Some((_, behind)) = rest.rsplit_once(close) {
-            rest = behind.trim_start();
+            rest = without_blank_lines(behind);
         }
         if rest.contains(open) {
             return None;
         }
     }
     Some(rest)
+}
+
+/// A text without the blank lines at its beginning. Its first line keeps its indentation, as it may go on with a
+/// function of the prompt.
+fn without_blank_lines(text: &str) -> &str {
+    let trimmed = text.trim_start();
+    let blank = &text[..text.len() - trimmed.len()];
+    blank.rfind('\n').map_or(trimmed, |end| &text[end + 1..])
 }
 
 impl From<&PromptSpec> for JudgedPart {
@@ -125,6 +133,12 @@ mod tests {
         }
         assert_eq!(OPEN.of("the answer is 5"), None);
         assert_eq!(OPEN.of("hm</think>\n5"), Some("5"));
+    }
+
+    #[test]
+    fn the_first_line_after_thinking_keeps_its_indentation() {
+        assert_eq!(OPEN.of("hm</think>\n \n    return x\n"), Some("    return x\n"));
+        assert_eq!(OPEN.of("hm</think>    return x\n"), Some("return x\n"), "not of a line of its own");
     }
 
     #[test]
