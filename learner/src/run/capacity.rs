@@ -73,7 +73,7 @@ pub fn of_fleet(staleness: &Staleness, batch: usize, rows: &[UpdateRow]) -> Opti
     let period = staleness.period();
     Some(match pipeline.required_rate(period) {
         Some(rate) => format!(
-            "with updates of {train_s:.2} s and broadcasts of {broadcast_s:.2} s, the learner never waits from {rate:.0} trajectories/s on; \
+            "with updates of {train_s:.2} s and broadcasts of {broadcast_s:.2} s, the learner never waits from {rate:.2} trajectories/s on; \
              the lag is then at most {} updates by ECHO-2's bound",
             pipeline.worst_lag_overlapping(period).unwrap_or(u64::MAX)
         ),
