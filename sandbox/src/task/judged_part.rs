@@ -37,8 +37,8 @@ pub(crate) fn behind_thinking(text: &str) -> Option<&str> {
     Some(rest)
 }
 
-/// A text without the blank lines at its beginning. Its first line keeps its indentation, as it may go on with a
-/// function of the prompt.
+/// A text without the blank lines at its beginning. Its first line keeps its indentation, as it may go on
+/// with a function of the prompt.
 fn without_blank_lines(text: &str) -> &str {
     let trimmed = text.trim_start();
     let blank = &text[..text.len() - trimmed.len()];
