@@ -255,10 +255,11 @@ impl Capacity {
         let (wanted, there) = (self.wanted_standby(), self.count(NodeRole::Standby));
         if there < wanted {
             let mut resting = self.candidates(now, |worker| worker.role == NodeRole::Resting);
-            // Who still asks begins at once.
+            // Who still asks begins at once. Who brings nothing is of no help after a fault.
             resting.sort_by_key(|candidate| candidate.sleeps);
-            let chosen = resting.into_iter().filter(|candidate| candidate.is_settled).take(wanted - there);
-            for candidate in chosen {
+            let chosen =
+                resting.into_iter().filter(|candidate| candidate.is_settled && candidate.hoped > 0.0);
+            for candidate in chosen.take(wanted - there) {
                 self.set(now, &candidate.node, NodeRole::Standby);
             }
         } else if there > 2 * wanted {

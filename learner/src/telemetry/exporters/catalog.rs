@@ -129,7 +129,7 @@ pub const METRICS: &[Metric] = &[
     metric("/backup_orders", ("fleet", "backup_orders"), Counter, "orders", "leased a second time since this process started, as a batch waited for them"),
     metric("/t_bcast_ms/0", ("fleet", "t_bcast_p50_milliseconds"), Number, "ms", "time from a publication to its installation on a node, median in this process"),
     metric("/t_bcast_ms/1", ("fleet", "t_bcast_p95_milliseconds"), Number, "ms", "95th percentile of that time"),
-    metric("/capacity/pool", ("capacity", "pool_rollouts_per_second"), Number, "rollouts/s", "that active nodes bring: μ_pool"),
+    metric("/capacity/pool", ("capacity", "pool_rollouts_per_second"), Number, "rollouts/s", "that active nodes bring, those with a record once there are any: μ_pool"),
     metric("/capacity/required", ("capacity", "required_rollouts_per_second"), Number, "rollouts/s", "that keep the learner from waiting: μ_min(κ); none before five updates and a broadcast, and where no rate is enough"),
     metric("/capacity/target", ("capacity", "target_rollouts_per_second"), Number, "rollouts/s", "that are aimed at: γ μ_min, more after long waits"),
     metric("/capacity/train_s", ("capacity", "t_train_seconds"), Number, "s", "of an update, median of the last 50: T_train"),
