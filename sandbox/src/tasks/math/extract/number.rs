@@ -306,9 +306,16 @@ fn written(text: &str, from: usize) -> Option<(Found<'_>, usize)> {
         length += more;
     }
     // Three dozen are not three, and neither are three and a half.
+    const DOZEN: &str = "dozen";
     let behind = rest[length..].trim_start_matches([' ', '-']);
-    if behind.starts_with("dozen") || behind.starts_with(is_fraction) {
-        return Some((Found::Unclear(&rest[..length]), from + length));
+    let more = match behind.chars().next().filter(|c| is_fraction(*c)) {
+        Some(fraction) => fraction.len_utf8(),
+        None if behind.starts_with(DOZEN) => DOZEN.len(),
+        None => 0,
+    };
+    if more > 0 {
+        let end = rest.len() - behind.len() + more;
+        return Some((Found::Unclear(&rest[..end]), from + end));
     }
     // 3:30 is a time.
     if let Some(minutes) = rest[length..].strip_prefix(':')
