@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(of_fleet(&staleness, 1024, &[row(2.0, None)]), None);
         let rows = [row(2.0, Some(900)), row(9.0, Some(1000)), row(2.0, None)];
         let text = of_fleet(&staleness, 1200, &rows).unwrap();
-        assert!(text.contains("from 800 trajectories/s") && text.contains("at most 3 updates"), "{text}");
+        assert!(text.contains("from 800.00 trajectories/s") && text.contains("at most 3 updates"), "{text}");
         assert_eq!(of_fleet(&Staleness::on_policy(), 1200, &rows), None);
         let text = of_fleet(&staleness, 1200, &[row(2.0, Some(4000))]).unwrap();
         assert!(text.contains("longer [staleness] period"), "{text}");
