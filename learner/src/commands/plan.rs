@@ -11,6 +11,8 @@ mod fleet_file;
 mod forecast;
 mod measured;
 mod show;
+#[cfg(test)]
+mod testing;
 
 use crate::commands::bench;
 use crate::commands::run_file::RunFile;

@@ -239,16 +239,14 @@ impl Capacity {
             self.admit(now, node, &offer);
         }
         let Some(worker) = self.workers.get_mut(&node) else { return };
-        if has_work {
-            (worker.asked, worker.is_idle) = (now, false);
-            worker.rate.works(now.since(worker.seen).min(LONGEST_BEAT_MS) as f64);
-        }
+        // A longer silence is no work.
+        let worked_ms = now.since(worker.seen).min(LONGEST_BEAT_MS);
+        worker.is_here(now, Beats { has_work, asks: false, too_slow }, worked_ms);
         if worker.is_known != is_known {
             worker.is_known = is_known;
             self.known = if is_known { self.known + 1 } else { self.known - 1 };
         }
         worker.rate.declares(if declared.is_finite() { declared } else { 0.0 });
-        (worker.seen, worker.available, worker.too_slow) = (now, true, too_slow);
         if worker.offer != offer {
             worker.price = self.config.prices.of(&node, &offer);
             worker.offer = offer;

@@ -1,6 +1,6 @@
 //! What studies of fleets share, in simulation and with processes: options, claims and reports.
 
-use super::fleet::SceneNode;
+use super::fleet::{End, Scene, SceneNode, Spread};
 use crate::output::console::{CommandReport, Console};
 use anyhow::Context as _;
 use clap::Args;
@@ -44,6 +44,30 @@ pub(super) fn claim(text: &'static str, holds: bool, figures: Value) -> Claim {
 pub(super) fn worker(order_ms: f64, is_present: bool) -> SceneNode {
     let link = BytesPerSec(12_500_000);
     SceneNode { order_ms, up: link, down: link, dollars_per_hour: 0.35, is_present }
+}
+
+/// Workers that all work and stay, in one chain: each has a version so many seconds after it is out. The
+/// study says the rest: S, κ, batches, times and the end.
+pub(super) fn quiet(nodes: Vec<SceneNode>, broadcast_s: f64) -> Scene {
+    Scene {
+        seed: 0,
+        budget: 0,
+        period: 1,
+        batch: 1,
+        update_ms: 0.0,
+        sigma: (0.3, 0.0),
+        nodes,
+        market: None,
+        spread: Spread::Even((broadcast_s * 1e3) as u64),
+        chains: 1,
+        ask_again_ms: (2_000, 10_000),
+        waits_for_policy: false,
+        departures_per_hour: 0.0,
+        away_ms: 0.0,
+        crash_at: None,
+        changes: Vec::new(),
+        end: End::Updates(1),
+    }
 }
 
 /// 0 of none.

@@ -15,8 +15,8 @@
 
 use super::broadcast_scale::BYTES;
 use super::cost::{HOUR_S, RTX5090};
-use super::fleet::{self, End, Scene, SceneNode, Spread};
-use super::simulated::{FleetStudy, claim, mean, picture, report, worker};
+use super::fleet::{self, End, Scene, SceneNode};
+use super::simulated::{FleetStudy, claim, mean, picture, quiet, report, worker};
 use super::simulated_capacity::{BATCH, BROADCAST_S};
 use super::simulated_chart::{Axis, Line, draw};
 use super::worker_pool;
@@ -329,17 +329,8 @@ fn scene(constants: &TableConstants, machines: usize, broadcast_s: f64, seed: u6
         update_ms: constants.train_s() * 1e3,
         // Updates that take the same time: arms differ by their waiting alone.
         sigma: (0.3, 0.0),
-        nodes,
-        market: None,
-        spread: Spread::Even((broadcast_s * 1e3) as u64),
-        chains: 1,
-        ask_again_ms: (2_000, 10_000),
-        waits_for_policy: false,
-        departures_per_hour: 0.0,
-        away_ms: 0.0,
-        crash_at: None,
-        changes: Vec::new(),
         end: End::Updates(SETTLING as u64 + MEASURED),
+        ..quiet(nodes, broadcast_s)
     }
 }
 

@@ -3,8 +3,8 @@
 //! Its equation 2 is of workers that begin nothing while they receive a policy. Echo's nodes work on
 //! under the one that they have, so that fewer are enough. Both are simulated.
 
-use super::fleet::{self, End, Scene, SceneNode, Spread};
-use super::simulated::{FleetStudy, claim, mean, picture, report, worker};
+use super::fleet::{self, End, Scene, SceneNode};
+use super::simulated::{FleetStudy, claim, mean, picture, quiet, report, worker};
 use super::simulated_chart::{Axis, Line, Marker, draw};
 use super::worker_pool;
 use crate::output::console::{CommandReport, Console};
@@ -150,17 +150,9 @@ fn scene(at: usize, workers: usize, meanwhile: Meanwhile, rate: f64, seed: u64) 
         batch: BATCH,
         update_ms: train_s * 1e3,
         sigma: (0.3, 0.01),
-        nodes,
-        market: None,
-        spread: Spread::Even((BROADCAST_S * 1e3) as u64),
-        chains: 1,
-        ask_again_ms: (2_000, 10_000),
         waits_for_policy: meanwhile == Meanwhile::Wait,
-        departures_per_hour: 0.0,
-        away_ms: 0.0,
-        crash_at: None,
-        changes: Vec::new(),
         end: End::Updates(SETTLING as u64 + MEASURED),
+        ..quiet(nodes, BROADCAST_S)
     }
 }
 

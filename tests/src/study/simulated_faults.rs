@@ -1,8 +1,8 @@
 //! Table 4 of ECHO-2 in simulation: what a worker's fault costs, without redundancy and with a tenth more
 //! workers.
 
-use super::fleet::{self, Change, ChangeKind, Course, End, Scene, Spread};
-use super::simulated::{FleetStudy, claim, mean, report, worker};
+use super::fleet::{self, Change, ChangeKind, Course, End, Scene};
+use super::simulated::{FleetStudy, claim, mean, quiet, report, worker};
 use super::simulated_capacity::{BATCH, BROADCAST_S};
 use super::worker_pool;
 use crate::output::console::{CommandReport, Console};
@@ -173,18 +173,12 @@ fn scene(workers: usize, seed: u64, changes: Vec<Change>) -> anyhow::Result<Scen
         batch: BATCH,
         update_ms: TRAIN_S * 1e3,
         sigma: (0.1, 0.0),
-        nodes,
-        market: None,
-        spread: Spread::Even((BROADCAST_S * 1e3) as u64),
         // One chain, so that a forwarder has all others behind it: the paper's worst case.
         chains: 1,
         ask_again_ms: (1_000, 1_000),
-        waits_for_policy: false,
-        departures_per_hour: 0.0,
-        away_ms: 0.0,
-        crash_at: None,
         changes,
         end: End::Updates(UPDATES),
+        ..quiet(nodes, BROADCAST_S)
     })
 }
 

@@ -111,38 +111,12 @@ fn of_pool(inputs: &PlanInputs, last: &Forecast, missing: f64) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::forecast::NodeClass;
+    use super::super::testing;
     use super::*;
-    use echo_protocol::dissemination::DisseminationMode;
-    use echo_protocol::wire::rate::BytesPerSec;
 
     fn inputs(count: u64, bytes: f64) -> PlanInputs {
-        let link = BytesPerSec(12_500_000);
-        let class = NodeClass {
-            name: "rented".into(),
-            count,
-            price: 0.5,
-            rate: 1.0,
-            order_s: 1.0,
-            up: link,
-            down: link,
-        };
-        PlanInputs {
-            train_s: 10.0,
-            batch: 64.0,
-            updates: 10,
-            period: None,
-            gamma: 1.1,
-            learner_price: 1.0,
-            uplink: link,
-            mode: DisseminationMode::Echo,
-            full_bytes: bytes,
-            delta_bytes: bytes / 10.0,
-            overhead: 1.0,
-            install_s: 0.0,
-            rollout_bytes: 1_000.0,
-            classes: vec![class],
-        }
+        let plan = testing::inputs(testing::rented(count));
+        PlanInputs { updates: 10, full_bytes: bytes, delta_bytes: bytes / 10.0, ..plan }
     }
 
     fn of(inputs: &PlanInputs) -> Vec<String> {

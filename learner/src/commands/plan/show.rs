@@ -170,38 +170,12 @@ fn closing(text: &mut String, best: &Forecast) -> std::fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use super::super::forecast::{NodeClass, cheapest};
+    use super::super::forecast::cheapest;
+    use super::super::testing;
     use super::*;
-    use echo_protocol::dissemination::DisseminationMode;
-    use echo_protocol::wire::rate::BytesPerSec;
 
     fn report(count: u64) -> PlanReport {
-        let link = BytesPerSec(12_500_000);
-        let class = NodeClass {
-            name: "rented".into(),
-            count,
-            price: 0.5,
-            rate: 1.0,
-            order_s: 1.0,
-            up: link,
-            down: link,
-        };
-        let inputs = PlanInputs {
-            train_s: 10.0,
-            batch: 64.0,
-            updates: 360,
-            period: None,
-            gamma: 1.1,
-            learner_price: 1.0,
-            uplink: link,
-            mode: DisseminationMode::Echo,
-            full_bytes: 250e6,
-            delta_bytes: 25e6,
-            overhead: 1.0,
-            install_s: 0.0,
-            rollout_bytes: 1_000.0,
-            classes: vec![class],
-        };
+        let inputs = testing::inputs(testing::rented(count));
         let forecasts = inputs.forecasts();
         PlanReport {
             cheapest: cheapest(&forecasts).map(|forecast| forecast.budget),

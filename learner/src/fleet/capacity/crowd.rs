@@ -1,7 +1,7 @@
 //! The heartbeats of a whole fleet at once, and everybody as they stand: for who drives many thousand
 //! nodes in virtual time.
 
-use super::{Capacity, LONGEST_BEAT_MS, NodeRole};
+use super::{Capacity, LONGEST_BEAT_MS, NodeRole, Worker};
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 
@@ -33,23 +33,31 @@ pub struct Seat {
     pub rate: f64,
 }
 
+impl Worker {
+    /// Its heartbeats come, and if it has work it had so for the last `worked_ms`.
+    pub(super) fn is_here(&mut self, now: UnixMillis, beats: Beats, worked_ms: u64) {
+        let Beats { has_work, asks, too_slow } = beats;
+        if has_work || asks {
+            (self.asked, self.is_idle) = (now, false);
+        }
+        // In steps as long as heartbeats may be apart: older work fades in between.
+        let mut left_ms = if has_work { worked_ms } else { 0 };
+        while left_ms > 0 {
+            let step = left_ms.min(LONGEST_BEAT_MS);
+            self.rate.works(step as f64);
+            left_ms -= step;
+        }
+        (self.seen, self.available, self.too_slow) = (now, true, too_slow);
+    }
+}
+
 impl Capacity {
     /// Takes in what all nodes said since they were last heard, as one [`Capacity::heard`] after the other
     /// would. `said` has nothing of nodes that were silent. Versions and offers are those of before.
     pub fn heard_all(&mut self, now: UnixMillis, mut said: impl FnMut(&PublicKey) -> Option<Beats>) {
         for (node, worker) in &mut self.workers {
-            let Some(Beats { has_work, asks, too_slow }) = said(node) else { continue };
-            if has_work || asks {
-                (worker.asked, worker.is_idle) = (now, false);
-            }
-            // In steps as long as heartbeats may be apart: older work fades in between.
-            let mut worked_ms = if has_work { now.since(worker.seen) } else { 0 };
-            while worked_ms > 0 {
-                let step = worked_ms.min(LONGEST_BEAT_MS);
-                worker.rate.works(step as f64);
-                worked_ms -= step;
-            }
-            (worker.seen, worker.available, worker.too_slow) = (now, true, too_slow);
+            let Some(beats) = said(node) else { continue };
+            worker.is_here(now, beats, now.since(worker.seen));
         }
     }
 

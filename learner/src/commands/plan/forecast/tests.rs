@@ -1,31 +1,5 @@
+use super::super::testing::{class, inputs};
 use super::*;
-
-/// 100 Mbit/s.
-const LINK: BytesPerSec = BytesPerSec(12_500_000);
-
-fn class(name: &str, count: u64, price: f64, rate: f64) -> NodeClass {
-    NodeClass { name: name.into(), count, price, rate, order_s: 0.0, up: LINK, down: LINK }
-}
-
-/// Updates of 10 s, R = 64; a version of 250 MB, which takes 20 s over a link, and 2 s as deltas.
-fn inputs(classes: Vec<NodeClass>) -> PlanInputs {
-    PlanInputs {
-        train_s: 10.0,
-        batch: 64.0,
-        updates: 360,
-        period: None,
-        gamma: 1.1,
-        learner_price: 1.0,
-        uplink: LINK,
-        mode: DisseminationMode::Echo,
-        full_bytes: 250e6,
-        delta_bytes: 25e6,
-        overhead: 1.0,
-        install_s: 0.0,
-        rollout_bytes: 1_000.0,
-        classes,
-    }
-}
 
 fn nodes(course: &Course) -> Vec<(&str, u64)> {
     course.nodes.iter().map(|chosen| (chosen.class.as_str(), chosen.nodes)).collect()
