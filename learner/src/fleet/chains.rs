@@ -1,10 +1,12 @@
 //! Forwarding chains (ECHO-2 §4.2): who comes after whom. The head of each chain receives from the learner.
 //!
-//! Every change costs the logarithm of the fleet's size: a chain is a linked list, not an array.
+//! Every change costs the logarithm of the fleet's size: a chain is a linked list, not an array. Links name
+//! places in a slab, not keys, so that a walk along a chain of thousands looks up its first node only.
 
 use echo_protocol::dissemination::MAX_SOURCE_CONSUMERS;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::rate::BytesPerSec;
+use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most chains, whatever the source's uplink: its machine serves no more heads.
@@ -15,24 +17,29 @@ pub fn chain_count(source: BytesPerSec, node: BytesPerSec) -> usize {
     usize::try_from(source.0 / node.0.max(1)).unwrap_or(usize::MAX).clamp(1, MAX_CHAINS)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A node in its chain, and the places of those beside it.
+#[derive(Clone, Copy, Debug)]
 struct Link {
+    node: PublicKey,
     chain: usize,
-    before: Option<PublicKey>,
-    after: Option<PublicKey>,
+    before: Option<usize>,
+    after: Option<usize>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The places at the ends of a chain.
+#[derive(Clone, Copy, Debug, Default)]
 struct Ends {
-    head: Option<PublicKey>,
-    tail: Option<PublicKey>,
+    head: Option<usize>,
+    tail: Option<usize>,
     length: usize,
 }
 
 /// All chains. Nodes that do not forward stand in none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Chains {
-    links: BTreeMap<PublicKey, Link>,
+    links: Slab<Link>,
+    /// Where the link of each node is.
+    places: BTreeMap<PublicKey, usize>,
     ends: Vec<Ends>,
     /// Length and number of each chain, the shortest first.
     by_length: BTreeSet<(usize, usize)>,
@@ -43,7 +50,7 @@ impl Chains {
     pub fn new(count: usize) -> Self {
         let count = count.clamp(1, MAX_CHAINS);
         let by_length = (0..count).map(|chain| (0, chain)).collect();
-        Self { links: BTreeMap::new(), ends: vec![Ends::default(); count], by_length }
+        Self { links: Slab::new(), places: BTreeMap::new(), ends: vec![Ends::default(); count], by_length }
     }
 
     /// Chains of nodes in the order of their rank: the first become heads, the rest follow in round
@@ -57,7 +64,8 @@ impl Chains {
         let mut chains = Self::new(count);
         let count = chains.ends.len();
         for (turn, node) in ranked.into_iter().enumerate() {
-            let fits = |chain: &usize| chains.ends[*chain].tail.is_none_or(|tail| linked(&tail, &node));
+            let tail = |chain: &usize| chains.ends[*chain].tail.map(|place| chains.links[place].node);
+            let fits = |chain: &usize| tail(chain).is_none_or(|tail| linked(&tail, &node));
             let chain = (0..count).map(|step| (turn + step) % count).find(fits).unwrap_or(turn % count);
             chains.append(chain, node);
         }
@@ -75,30 +83,33 @@ impl Chains {
 
     /// Takes a node out; its child now comes after its parent.
     pub fn leave(&mut self, node: &PublicKey) {
-        let Some(link) = self.links.remove(node) else { return };
+        let Some(place) = self.places.remove(node) else { return };
+        let link = self.links.remove(place);
         match link.before {
-            Some(before) => self.link(&before).after = link.after,
+            Some(before) => self.links[before].after = link.after,
             None => self.ends[link.chain].head = link.after,
         }
         match link.after {
-            Some(after) => self.link(&after).before = link.before,
+            Some(after) => self.links[after].before = link.before,
             None => self.ends[link.chain].tail = link.before,
         }
         self.resize(link.chain, |length| length - 1);
     }
 
     fn append(&mut self, chain: usize, node: PublicKey) {
-        let before = self.ends[chain].tail.replace(node);
-        self.links.insert(node, Link { chain, before, after: None });
+        let before = self.ends[chain].tail;
+        let place = self.links.insert(Link { node, chain, before, after: None });
+        self.places.insert(node, place);
+        self.ends[chain].tail = Some(place);
         match before {
-            Some(before) => self.link(&before).after = Some(node),
-            None => self.ends[chain].head = Some(node),
+            Some(before) => self.links[before].after = Some(place),
+            None => self.ends[chain].head = Some(place),
         }
         self.resize(chain, |length| length + 1);
     }
 
-    fn link(&mut self, node: &PublicKey) -> &mut Link {
-        self.links.get_mut(node).expect("whoever is named as a neighbour in a chain stands in it")
+    fn link(&self, node: &PublicKey) -> Option<&Link> {
+        self.places.get(node).map(|place| &self.links[*place])
     }
 
     fn resize(&mut self, chain: usize, change: impl Fn(usize) -> usize) {
@@ -110,41 +121,54 @@ impl Chains {
 
     /// The chain that a node stands in.
     pub fn chain_of(&self, node: &PublicKey) -> Option<usize> {
-        self.links.get(node).map(|link| link.chain)
+        self.link(node).map(|link| link.chain)
     }
 
     /// Whether a node stands in a chain.
     pub fn contains(&self, node: &PublicKey) -> bool {
-        self.links.contains_key(node)
+        self.places.contains_key(node)
     }
 
     /// Those before `node`, the nearest first; ends with the head.
     pub fn before<'a>(&'a self, node: &PublicKey) -> impl Iterator<Item = PublicKey> + use<'a> {
-        let next = |node: &PublicKey| self.links.get(node).and_then(|link| link.before);
-        std::iter::successors(next(node), move |node| next(node))
+        self.walk(self.link(node).and_then(|link| link.before), |link| link.before)
     }
 
     /// Those after `node`, the nearest first.
     pub fn behind<'a>(&'a self, node: &PublicKey) -> impl Iterator<Item = PublicKey> + use<'a> {
-        let next = |node: &PublicKey| self.links.get(node).and_then(|link| link.after);
-        std::iter::successors(next(node), move |node| next(node))
+        self.walk_on(self.link(node).and_then(|link| link.after))
+    }
+
+    /// Nodes from a place on towards the tail.
+    fn walk_on(&self, from: Option<usize>) -> impl Iterator<Item = PublicKey> + use<'_> {
+        self.walk(from, |link| link.after)
+    }
+
+    fn walk(
+        &self,
+        from: Option<usize>,
+        next: fn(&Link) -> Option<usize>,
+    ) -> impl Iterator<Item = PublicKey> + use<'_> {
+        std::iter::successors(from, move |place| next(&self.links[*place]))
+            .map(|place| self.links[place].node)
     }
 
     /// Nodes by their depth, beginning with all heads.
     pub fn by_depth(&self) -> impl Iterator<Item = PublicKey> {
-        let mut row: Vec<PublicKey> = self.ends.iter().filter_map(|ends| ends.head).collect();
+        let mut row: Vec<usize> = self.ends.iter().filter_map(|ends| ends.head).collect();
         std::iter::from_fn(move || {
             (!row.is_empty()).then(|| {
-                let behind = row.iter().filter_map(|node| self.behind(node).next()).collect();
+                let behind = row.iter().filter_map(|place| self.links[*place].after).collect();
                 std::mem::replace(&mut row, behind)
             })
         })
         .flatten()
+        .map(|place| self.links[place].node)
     }
 
     /// A node at an arbitrary but lasting place: the first at or after `point` in the order of keys.
     pub fn at(&self, point: PublicKey) -> impl Iterator<Item = PublicKey> {
-        self.links.range(point..).chain(&self.links).map(|(node, _)| *node)
+        self.places.range(point..).chain(&self.places).map(|(node, _)| *node)
     }
 
     /// How many chains there are.
@@ -154,18 +178,17 @@ impl Chains {
 
     /// How many nodes stand in them.
     pub fn len(&self) -> usize {
-        self.links.len()
+        self.places.len()
     }
 
     /// Whether nobody stands in them.
     pub fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.places.is_empty()
     }
 
     /// The nodes of one chain, head first.
     pub fn chain(&self, chain: usize) -> Vec<PublicKey> {
-        let head = self.ends.get(chain).and_then(|ends| ends.head);
-        head.into_iter().chain(head.iter().flat_map(|head| self.behind(head))).collect()
+        self.walk_on(self.ends.get(chain).and_then(|ends| ends.head)).collect()
     }
 }
 

@@ -101,7 +101,7 @@ pub async fn run(attack: StrangerAttack, console: &Console) -> anyhow::Result<Co
         // They compute beside everybody else.
         set_threads(1)?;
     }
-    network::raise_descriptors();
+    network::raise_descriptors()?;
     console.say(format!("{}: {}", attack.kind.name(), attack.kind.about()));
     let begun = Instant::now();
     let course = timeout(LIMIT, course(&attack, console)).await;

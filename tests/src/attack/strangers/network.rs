@@ -5,7 +5,7 @@ use crate::harness::binaries::Binaries;
 use crate::harness::network::{LearnerConfig, NetworkConfig, TestNetwork, TestNodeConfig, section};
 use crate::harness::observation;
 use crate::harness::small_run::until;
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +14,9 @@ use toml::Table;
 /// Files that each process may open: the soft limit of most shells and services. The hard limit is
 /// the same, so that no process can raise it.
 const DESCRIPTORS: u32 = 1024;
+/// Files that the attackers may open: 1,200 connections, and those that follow before the old ones are closed.
+#[cfg(unix)]
+const ATTACKERS_DESCRIPTORS: u64 = 4096;
 /// Honest nodes that are there from the beginning.
 const NODES: usize = 3;
 /// What a node may send. A group of the small run has about a kilobyte, so a node delivers some
@@ -58,15 +61,23 @@ pub(super) async fn begin(network: &mut TestNetwork) -> anyhow::Result<()> {
 }
 
 /// Attackers need more files than those that they attack.
-pub(super) fn raise_descriptors() {
+///
+/// # Errors
+/// When the system allows too few.
+pub(super) fn raise_descriptors() -> anyhow::Result<()> {
     #[cfg(unix)]
     {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let maximum = getrlimit(Resource::Nofile).maximum;
-        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-            tracing::debug!(%error, "the limit of open files stays");
-        }
+        let allowed = maximum.unwrap_or(u64::MAX);
+        ensure!(
+            allowed >= ATTACKERS_DESCRIPTORS,
+            "attackers open up to {ATTACKERS_DESCRIPTORS} files and sockets, and {allowed} are allowed here: \
+             raise the hard limit (`ulimit -Hn`); the programs that are attacked get {DESCRIPTORS} by themselves"
+        );
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
     }
+    Ok(())
 }
 
 /// The run file of a kind's network.

@@ -31,13 +31,12 @@ pub(super) fn judge(kind: AttackKind, course: &Course, wall: Duration) -> Comman
     let nodes = attack.versions_per_s.iter().zip(&peace.versions_per_s);
     let slowest = nodes.map(|(attack, peace)| ratio(*attack, *peace)).fold(f64::INFINITY, f64::min);
     let memory = ratio(attack.learner_peak_mb, peace.learner_peak_mb);
+    // What sleepers deliver before they are found is work too, and missing afterwards: fewer updates then
+    // leave fewer versions to install.
+    let pace = if kind == AttackKind::Sleepers { updates.min(1.0) } else { 1.0 };
     let mut claims = vec![
-        // What sleepers deliver before they are found is work too, and missing afterwards.
-        (
-            "honest members keep 90 % of their updates/s",
-            groups >= KEPT && (updates >= KEPT || kind == AttackKind::Sleepers),
-        ),
-        ("honest nodes keep 90 % of their installations", versions.min(slowest) >= KEPT),
+        ("honest members keep 90 % of their updates/s", groups >= KEPT && updates >= KEPT * pace),
+        ("honest nodes keep 90 % of their installations", versions.min(slowest) >= KEPT * pace),
         ("a newcomer joins within 10 s", attack.join_s.is_some_and(|seconds| seconds <= JOIN_S)),
         ("the learner's memory stays below twice its honest peak", memory > 0.0 && memory < MEMORY),
         ("nothing exits", attack.failure.is_none()),
@@ -230,8 +229,14 @@ mod tests {
         let caught = |course: &mut Course| {
             course.counts.caught = (0..SLEEPERS).collect();
             course.attack.updates_per_s = 3.0;
+            course.attack.versions_per_s = vec![0.42; 3];
         };
         assert!(missed(AttackKind::Sleepers, caught).is_empty(), "their own work is missing");
+        let behind = |course: &mut Course| {
+            caught(course);
+            course.attack.versions_per_s[2] = 0.3;
+        };
+        assert_eq!(missed(AttackKind::Sleepers, behind)[0], "honest nodes keep 90 % of their installations");
     }
 
     #[test]
