@@ -28,7 +28,7 @@ use crate::storage::hub::{Pin, is_hub_name};
 use echo_protocol::run::staleness::Staleness;
 use echo_sandbox::tasks::wasm;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub use crate::fleet::options::FleetSection;
@@ -183,6 +183,15 @@ impl RunConfig {
     pub(crate) fn task_files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let of_tasks = self.tasks.iter_mut().filter_map(|task| task.data.as_mut());
         of_tasks.chain(self.data.values_mut()).chain(self.evaluation.files())
+    }
+
+    /// The same run without the tasks and evaluations that are made of files which are `absent`.
+    pub(crate) fn without(&self, absent: &BTreeSet<PathBuf>) -> Self {
+        let is_there = |path: Option<&Path>| path.is_none_or(|path| !absent.contains(path));
+        let mut present = self.clone();
+        present.tasks.retain(|task| is_there(self.task_file(task)));
+        present.evaluation.sets.retain(|set| is_there(set.data.as_deref()));
+        present
     }
 
     /// The staleness policy that `[staleness]` comes to: S, κ, η and the order of batches.

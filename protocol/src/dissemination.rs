@@ -30,6 +30,7 @@
 mod block_picker;
 mod consumers;
 mod fetching;
+pub mod fluid_bound;
 mod neighbour_requests;
 mod neighbours;
 mod reassignment;

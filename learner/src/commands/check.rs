@@ -5,14 +5,17 @@ use crate::commands::preflight;
 use crate::commands::run_file::RunFile;
 use crate::commands::sources;
 use crate::config::RunConfig;
-use crate::founding::examination::{Examination, RunFigures, examine};
+use crate::founding::examination::{Examination, RunFigures, examine_without};
 use crate::founding::room::bytes;
 use crate::run::{capacity, network};
+use crate::storage::hub::HubEnvironment;
 use clap::Args;
 use echo_protocol::program::error_chain::with_causes;
 use echo_protocol::program::output::print;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 /// What is checked, and how it is shown.
 #[derive(Args, Clone, Debug)]
@@ -38,19 +41,7 @@ pub struct Unsound(pub usize);
 /// # Errors
 /// [`Unsound`] when there are problems, or what the system says when the report cannot be written.
 pub fn check(plan: &CheckPlan) -> anyhow::Result<()> {
-    let found = match plan.config.read() {
-        Ok(mut config) => {
-            let missing = sources::fetch_all(&mut config, plan.config.base());
-            if missing.is_empty() {
-                examined(&config, plan)?
-            } else {
-                let settings = config.problems().into_iter().map(|problem| problem.to_string());
-                let problems = settings.chain(missing.iter().map(|error| with_causes(&**error))).collect();
-                Examination { problems, ..Examination::default() }
-            }
-        }
-        Err(error) => Examination { problems: vec![with_causes(&error)], ..Examination::default() },
-    };
+    let found = looked(plan, &HubEnvironment::read)?;
     print(&if plan.json { json(&found) } else { report(&found) })?;
     match found.problems.len() {
         0 => Ok(()),
@@ -58,10 +49,27 @@ pub fn check(plan: &CheckPlan) -> anyhow::Result<()> {
     }
 }
 
-fn examined(config: &RunConfig, plan: &CheckPlan) -> anyhow::Result<Examination> {
-    let mut found = examine(config, None, !plan.skip_solutions);
+/// Everything that is found. What does not come from the Hub is named first, and all the rest is looked at.
+fn looked(plan: &CheckPlan, hub: sources::Read<'_>) -> anyhow::Result<Examination> {
+    let mut config = match plan.config.read() {
+        Ok(config) => config,
+        Err(error) => {
+            return Ok(Examination { problems: vec![with_causes(&error)], ..Examination::default() });
+        }
+    };
+    let missing = sources::fetch_all(hub, &mut config, plan.config.base());
+    let (absent, mut problems): (BTreeSet<PathBuf>, Vec<String>) =
+        missing.into_iter().map(|(path, error)| (path, with_causes(&*error))).unzip();
+    let mut found = examined(&config, plan, &absent)?;
+    problems.append(&mut found.problems);
+    Ok(Examination { problems, ..found })
+}
+
+fn examined(config: &RunConfig, plan: &CheckPlan, absent: &BTreeSet<PathBuf>) -> anyhow::Result<Examination> {
+    let mut found = examine_without(config, None, !plan.skip_solutions, absent);
     let examined = std::mem::take(&mut found.problems);
-    let checking = preflight::checking(config, plan.config.path(), examined);
+    let present = config.without(absent);
+    let checking = preflight::checking(&present, plan.config.path(), examined);
     let problems = tokio::runtime::Runtime::new()?.block_on(checking).err();
     found.problems = problems.map(preflight::LearnerProblems::into_texts).unwrap_or_default();
     let of_staleness = config.staleness().map(|staleness| capacity::warnings(config, &staleness));
@@ -150,7 +158,11 @@ fn table(figures: &RunFigures) -> String {
 mod tests {
     use super::*;
     use crate::common::testing;
+    use crate::config::{EvaluationSet, TaskEntry};
+    use crate::founding::examination::examine;
+    use crate::storage::hub::HubError;
     use clap::Parser;
+    use std::net::TcpListener;
 
     #[derive(Parser)]
     struct Line {
@@ -182,6 +194,47 @@ mod tests {
         assert!(Line::try_parse_from(["check"]).is_err());
         assert!(Line::try_parse_from(["check", "a", "--config", "b"]).is_err());
         assert!(Line::try_parse_from(["check", "a", "--set", "updates"]).is_err());
+    }
+
+    #[test]
+    fn all_that_a_hub_without_an_answer_leaves_missing_is_named_with_the_other_problems() {
+        let home = tempfile::tempdir().unwrap();
+        let mut config = testing::run_config("run".into());
+        config.network.listen = vec!["/ip4/127.0.0.1/tcp/0".into()];
+        config.buffer.max_bytes = 16 << 20;
+        (config.model.tiny, config.model.path) = (None, Some("hf:o/policy".into()));
+        config.tasks = ["math", "choice", "code"].map(TaskEntry::new).into();
+        config.data.insert("math".into(), "hf:o/problems".into());
+        config.data.insert("choice".into(), "hf:o/questions".into());
+        config.data.insert("code".into(), "rows.jsonl".into());
+        let set = ["name = \"a\"\ndata = \"hf:o/more\"", "name = \"b\"\ndata = \"hf:o/problems\""];
+        config.evaluation.sets = set.map(|set| toml::from_str::<EvaluationSet>(set).unwrap()).into();
+        let file = home.path().join("run.toml");
+        std::fs::write(&file, toml::to_string(&config).unwrap()).unwrap();
+        // Nobody listens there any more.
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (endpoint, cache) = (format!("http://{closed}"), home.path().join("cache"));
+        let hub = || -> Result<HubEnvironment, HubError> {
+            let (endpoint, cache) = (endpoint.clone(), cache.clone());
+            Ok(HubEnvironment { endpoint, cache, token: None, is_offline: false })
+        };
+        let words = [file.to_str().unwrap(), "--set", "run.updates=0", "--set", "network.peers=no.peers"];
+        let problems = looked(&line(&words).plan, &hub).unwrap().problems;
+        let named = [
+            "[model] path",
+            "[data] hf:o/problems",
+            "[data] hf:o/questions",
+            "[data] hf:o/more",
+            "rows.jsonl",
+            "run.updates",
+            "no.peers",
+        ];
+        for part in named {
+            let count = problems.iter().filter(|problem| problem.contains(part)).count();
+            assert_eq!(count, 1, "{part}: {problems:#?}");
+        }
+        assert_eq!(problems.len(), named.len(), "nothing is named twice: {problems:#?}");
+        assert!(problems[0].contains("policy") && problems[0].contains("cannot be reached"), "{problems:?}");
     }
 
     #[test]

@@ -258,10 +258,9 @@ impl Given<'_> {
 
 /// Memory and publications.
 fn sizes(figures: &RunFigures, model: &ModelConfig, inputs: &PlanInputs) -> PlanSizes {
-    // Keys and values in f32, of the orders that are generated together.
-    let token = 2 * 4 * (model.num_hidden_layers * model.kv_dim()) as u64;
+    // Of the orders that are generated together.
     let tokens = u64::from(figures.group_size) * NODE_ORDERS * u64::from(figures.max_new_tokens);
-    let caches = token.saturating_mul(tokens).min(NODE_CACHE);
+    let caches = model.key_value_bytes_per_token().saturating_mul(tokens).min(NODE_CACHE);
     PlanSizes {
         learner_memory: figures.memory.total(),
         learner_disk: figures.disk.total(),

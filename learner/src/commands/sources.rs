@@ -8,7 +8,7 @@ use echo_sandbox::task::data_set::as_lines;
 use std::path::{Path, PathBuf};
 
 /// Reads what the environment says of the Hub, once a name of the Hub asks for it.
-type Read<'a> = &'a dyn Fn() -> Result<HubEnvironment, HubError>;
+pub(super) type Read<'a> = &'a dyn Fn() -> Result<HubEnvironment, HubError>;
 
 /// Gets what a run file names on the Hub, and has the run file name the files on this machine instead.
 /// `base` is the directory that its relative paths start from.
@@ -21,12 +21,16 @@ pub fn fetch(config: &mut RunConfig, base: &Path) -> anyhow::Result<()> {
 
 /// The same, and what does not come is no end of it.
 ///
-/// Returns why each of those that are missing did not come.
-pub fn fetch_all(config: &mut RunConfig, base: &Path) -> Vec<anyhow::Error> {
-    let hub = &HubEnvironment::read;
-    let mut errors: Vec<anyhow::Error> = fetch_model_from(hub, config, base).err().into_iter().collect();
-    errors.extend(fetch_files_from(hub, config));
-    errors
+/// Returns what is missing as the run file names it, and why it did not come.
+pub(super) fn fetch_all(hub: Read<'_>, config: &mut RunConfig, base: &Path) -> Vec<(PathBuf, anyhow::Error)> {
+    let mut missing = Vec::new();
+    if let Some(path) = config.model.path.clone()
+        && let Err(error) = fetch_model_from(hub, config, base)
+    {
+        missing.push((path, error));
+    }
+    missing.extend(fetch_files_from(hub, config));
+    missing
 }
 
 /// The same for the files of its tasks alone.
@@ -71,23 +75,28 @@ fn fetch_model_from(hub: Read<'_>, config: &mut RunConfig, base: &Path) -> anyho
 }
 
 fn fetch_data_from(hub: Read<'_>, config: &mut RunConfig) -> anyhow::Result<()> {
-    fetch_files_from(hub, config).into_iter().next().map_or(Ok(()), Err)
+    fetch_files_from(hub, config).into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Gets all files that can be had, and returns why others cannot.
-fn fetch_files_from(hub: Read<'_>, config: &mut RunConfig) -> Vec<anyhow::Error> {
-    let (mut pins, mut errors) = (Vec::new(), Vec::new());
+/// Gets all files that can be had, and returns the names of others, and why they cannot.
+fn fetch_files_from(hub: Read<'_>, config: &mut RunConfig) -> Vec<(PathBuf, anyhow::Error)> {
+    let mut pins = Vec::new();
+    let mut missing: Vec<(PathBuf, anyhow::Error)> = Vec::new();
     for path in config.task_files().filter(|path| is_hub_name(path)) {
+        // Tasks and evaluations may name the same file.
+        if missing.iter().any(|(named, _)| *named == *path) {
+            continue;
+        }
         match data(hub, path).with_context(|| format!("[data] {}", path.display())) {
             Ok(pin) => {
                 path.clone_from(&pin.local);
                 pins.push(pin);
             }
-            Err(error) => errors.push(error),
+            Err(error) => missing.push((path.clone(), error)),
         }
     }
     config.pins.extend(pins);
-    errors
+    missing
 }
 
 fn model(hub: Read<'_>, path: &Path, base: &Path) -> anyhow::Result<(PathBuf, Option<Pin>)> {
@@ -153,8 +162,8 @@ mod tests {
         // A check names all that does not come.
         (config.model.tiny, config.model.path) = (None, Some(home.path().join("Qwen/Qwen3-0.6B")));
         config.data.insert("code".into(), "hf:a/b:../c".into());
-        let errors = fetch_all(&mut config, home.path());
-        let errors: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
+        let missing = fetch_all(&HubEnvironment::read, &mut config, home.path());
+        let errors: Vec<String> = missing.iter().map(|(_, error)| format!("{error:#}")).collect();
         for named in ["[model] path", "[data] hf:a/b/c", "[data] hf:a/b:../c"] {
             assert!(errors.iter().any(|error| error.contains(named)), "{named}: {errors:?}");
         }

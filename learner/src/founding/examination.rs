@@ -30,7 +30,7 @@ use echo_sandbox::task::JudgedPart;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Everything that was found, each with its mend.
 #[derive(Debug, Default)]
@@ -78,19 +78,38 @@ pub struct RunFigures {
 /// tasks show are judged, which may take minutes.
 #[must_use]
 pub fn examine(config: &RunConfig, claim: Option<&ClaimedRunDir>, solutions: bool) -> Examination {
+    examine_without(config, claim, solutions, &BTreeSet::new())
+}
+
+/// The same where the model, or files of tasks and evaluations, are known to be `absent`: nothing more is said
+/// of them, and there are no figures.
+#[must_use]
+pub fn examine_without(
+    config: &RunConfig,
+    claim: Option<&ClaimedRunDir>,
+    solutions: bool,
+    absent: &BTreeSet<PathBuf>,
+) -> Examination {
+    let present = config.without(absent);
+    let has_all_tasks = present.tasks.len() == config.tasks.len();
+    let has_model = config.model.path.as_ref().is_none_or(|path| !absent.contains(path));
     let mut found = Examination::default();
     found.problems.extend(config.problems().iter().map(|problem| with_causes(problem)));
-    found.take(run_file(config));
+    found.take(run_file(&present));
     if claim.is_none() {
         found.take(claimable(config));
     }
     found.outputs(config);
     found.policy(config);
-    let tasks = found.take(Tasks::read(config));
+    let tasks = match present.tasks.is_empty() && !has_all_tasks {
+        true => None,
+        false => found.take(Tasks::read(&present)),
+    };
     if let Some(tasks) = &tasks {
         found.tasks(config, tasks, solutions);
     }
-    match tasks {
+    match tasks.filter(|_| has_all_tasks) {
+        _ if !has_model => {}
         Some(tasks) if config.model.path.is_some() != config.model.tiny.is_some() => {
             found.founded(config, tasks);
         }

@@ -52,12 +52,12 @@ impl RunNeeds {
         let installed = if generates || verifies { VERSIONS_INSTALLED } else { 0 };
         let checked = if verifies { VERSIONS_CHECKED } else { 0 };
         let loaded = u64::from(generates || verifies) + checked;
-        // Keys and values in f32, of the orders that are generated together.
-        let token = 2 * 4 * (model.num_hidden_layers * model.kv_dim()) as u64;
+        // Of the orders that are generated together.
         let tokens = u64::from(charter.group_size)
             .saturating_mul(u64::from(settings.max_orders.div_ceil(2)))
             .saturating_mul(u64::from(charter.sampling.max_new_tokens));
-        let cache = if generates { token.saturating_mul(tokens).min(MOST_CACHE) } else { 0 };
+        let cached = model.key_value_bytes_per_token().saturating_mul(tokens).min(MOST_CACHE);
+        let cache = if generates { cached } else { 0 };
         Some(Self {
             policy_bytes,
             disk_bytes: disk(policy_bytes, installed + checked),

@@ -146,6 +146,13 @@ impl ModelConfig {
         self.num_key_value_heads * self.head_dim
     }
 
+    /// Bytes of the keys and values of one token in all layers, in f32. The caches of a backend may have
+    /// padding besides.
+    pub fn key_value_bytes_per_token(&self) -> u64 {
+        let numbers = 2 * self.num_hidden_layers * self.kv_dim();
+        (numbers * size_of::<f32>()) as u64
+    }
+
     /// Whether queries and keys pass an RMS norm per head.
     pub fn has_qk_norm(&self) -> bool {
         self.family == Family::Qwen3

@@ -23,7 +23,7 @@ fn feed(backend: &WgpuBackend, cache: &mut GpuCache, tokens: &[u32]) -> Result<V
 /// A backend with room for so many pages of the first model.
 fn with_pages(opener: &Opener, pages: usize) -> (ModelConfig, WgpuBackend) {
     let Model { config, weights, .. } = models::one();
-    let bytes = 32 * 2 * config.num_hidden_layers * config.kv_dim() * 4;
+    let bytes = 32 * config.key_value_bytes_per_token() as usize;
     let gpu = opener.open_with(|options| options.cache_bytes = Some((pages * bytes) as u64));
     let backend = WgpuBackend::load(&gpu, &config, &weights).unwrap();
     assert_eq!(backend.free_cache_bytes(), pages * bytes);

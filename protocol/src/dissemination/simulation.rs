@@ -14,6 +14,7 @@ mod links;
 mod network;
 
 use super::DisseminationMode;
+use super::fluid_bound::FluidBroadcast;
 use crate::run::charter::RunId;
 use crate::run::epoch::Epoch;
 use crate::run::tensor_type::TensorType;
@@ -112,14 +113,19 @@ pub fn run(seed: u64) -> SimulationReport {
 pub fn broadcast(setup: &SimulationSetup) -> Result<Timing, String> {
     let mut world = World::measured(setup);
     world.run()?;
-    let uplinks = setup.source_up + setup.up.iter().sum::<u64>();
-    let bounds = [setup.bytes * 1000 / setup.source_up, setup.bytes * 1000 / setup.down];
-    let shared = setup.up.len() as u64 * setup.bytes * 1000 / uplinks;
+    let fluid = FluidBroadcast {
+        // A thousand times the bytes, for milliseconds.
+        bytes: (setup.bytes * 1000) as f64,
+        nodes: setup.up.len() as f64,
+        source_up: setup.source_up as f64,
+        node_ups: setup.up.iter().sum::<u64>() as f64,
+    };
+    let bound = fluid.source_s().max(fluid.downlink_s(setup.down as f64)).max(fluid.uplinks_s());
     let stats: Vec<_> =
         world.nodes[1..].iter().filter_map(|n| n.machine.as_ref()).map(|r| r.stats()).collect();
     Ok(Timing {
         millis: world.millis(),
-        bound_millis: bounds.into_iter().max().unwrap_or(0).max(shared),
+        bound_millis: bound as u64,
         duplicates: stats.iter().map(|s| s.duplicates).sum(),
         blocks: stats.iter().map(|s| s.blocks).sum(),
         steals: stats.iter().map(|s| s.steals).sum(),

@@ -115,7 +115,7 @@ impl Row {
 /// # Errors
 /// When the file cannot be read or a line is no task. What is judged wrongly is in the report.
 pub fn check_functions(judge: &Arc<Judge>, path: &Path) -> Result<FunctionReport, ProgramVectorError> {
-    check_all(judge, path, MUTANTS)
+    Ok(check_all(judge, &read(path, open(path)?)?, MUTANTS))
 }
 
 /// Judges the reference of every task of a file alone.
@@ -123,11 +123,22 @@ pub fn check_functions(judge: &Arc<Judge>, path: &Path) -> Result<FunctionReport
 /// # Errors
 /// As [`check_functions`].
 pub fn check_references(judge: &Arc<Judge>, path: &Path) -> Result<FunctionReport, ProgramVectorError> {
-    check_all(judge, path, 0)
+    check_reference_lines(judge, path, open(path)?)
 }
 
-fn check_all(judge: &Arc<Judge>, path: &Path, limit: usize) -> Result<FunctionReport, ProgramVectorError> {
-    let tasks = read(path)?;
+/// The same for lines that are read from `lines`. Errors name `path` as their file.
+///
+/// # Errors
+/// As [`check_functions`].
+pub fn check_reference_lines(
+    judge: &Arc<Judge>,
+    path: &Path,
+    lines: impl BufRead,
+) -> Result<FunctionReport, ProgramVectorError> {
+    Ok(check_all(judge, &read(path, lines)?, 0))
+}
+
+fn check_all(judge: &Arc<Judge>, tasks: &[(String, FunctionTask)], limit: usize) -> FunctionReport {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = Vec::new();
@@ -143,17 +154,22 @@ fn check_all(judge: &Arc<Judge>, path: &Path, limit: usize) -> Result<FunctionRe
         found.collect::<Vec<_>>()
     });
     found.sort_by_key(|(name, _)| tasks.iter().position(|(task, _)| task == *name));
-    Ok(found.into_iter().fold(FunctionReport::default(), |sum, (_, one)| sum.and(one)))
+    found.into_iter().fold(FunctionReport::default(), |sum, (_, one)| sum.and(one))
 }
 
-fn read(path: &Path) -> Result<Vec<(String, FunctionTask)>, ProgramVectorError> {
-    let read_error = |source| ProgramVectorError::Read { path: path.to_owned(), source };
-    let mut reader = BufReader::new(File::open(path).map_err(read_error)?);
+fn open(path: &Path) -> Result<BufReader<File>, ProgramVectorError> {
+    let file = File::open(path);
+    file.map(BufReader::new).map_err(|source| ProgramVectorError::Read { path: path.to_owned(), source })
+}
+
+/// The tasks of all lines with their names, in the order of the lines.
+fn read(path: &Path, mut lines: impl BufRead) -> Result<Vec<(String, FunctionTask)>, ProgramVectorError> {
     let mut tasks = Vec::new();
     let mut text = String::new();
     for line in 1.. {
         text.clear();
-        if reader.by_ref().take(MAX_LINE_BYTES).read_line(&mut text).map_err(read_error)? == 0 {
+        let read = lines.by_ref().take(MAX_LINE_BYTES).read_line(&mut text);
+        if read.map_err(|source| ProgramVectorError::Read { path: path.to_owned(), source })? == 0 {
             break;
         }
         if text.trim().is_empty() {

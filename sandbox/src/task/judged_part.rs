@@ -25,16 +25,73 @@ pub struct JudgedPart {
 
 /// What follows the thinking of a text: all of it where there is none. `None` where thinking does not end.
 pub(crate) fn behind_thinking(text: &str) -> Option<&str> {
-    let mut rest = text;
-    for (open, close) in THINKING {
-        if let Some((_, behind)) = rest.rsplit_once(close) {
-            rest = without_blank_lines(behind);
+    behind(text, false)
+}
+
+/// The same for a text that the prompt may have begun within the thinking.
+///
+/// Thinking ends at the first mark that closes it. The prompt of a text that opens none may have opened it
+/// without anybody's knowledge, so a closing mark before all others ends thinking too. Any other one is text.
+fn behind(text: &str, thinking_is_open: bool) -> Option<&str> {
+    let [(_, close), _] = THINKING;
+    let (mut rest, mut has_thought) = (text, false);
+    let mut closed_by = thinking_is_open.then_some(close);
+    loop {
+        if let Some(close) = closed_by {
+            let (_, behind) = rest.split_once(close)?;
+            (rest, has_thought) = (without_blank_lines(behind), true);
         }
-        if rest.contains(open) {
-            return None;
+        let Some((end, opened)) = first_mark(rest, !has_thought) else { return Some(rest) };
+        rest = &rest[end..];
+        closed_by = opened;
+        if opened.is_none() {
+            (rest, has_thought) = (without_blank_lines(rest), true);
         }
     }
-    Some(rest)
+}
+
+/// The end of the first mark outside fenced code, and what closes the thinking if the mark opens it. Closing
+/// marks are looked at where thinking `may_close`.
+fn first_mark(text: &str, may_close: bool) -> Option<(usize, Option<&'static str>)> {
+    let (mut at, mut block): (usize, Option<&str>) = (0, None);
+    for line in text.split_inclusive('\n') {
+        let fence = fence(line);
+        let is_outside = match (block, fence) {
+            (None, None) => true,
+            (None, Some(_)) => {
+                block = fence;
+                false
+            }
+            (Some(open), Some(close)) if close.starts_with(open) => {
+                block = None;
+                true
+            }
+            (Some(_), _) => false,
+        };
+        if is_outside && let Some((end, opened)) = first_mark_of_line(line, may_close) {
+            return Some((at + end, opened));
+        }
+        at += line.len();
+    }
+    None
+}
+
+fn first_mark_of_line(line: &str, may_close: bool) -> Option<(usize, Option<&'static str>)> {
+    let end = |mark: &str| line.find(mark).map(|start| start + mark.len());
+    let opening = THINKING.iter().filter_map(|(open, close)| Some((end(open)?, Some(*close))));
+    let closing = THINKING.iter().filter_map(|(_, close)| Some((end(close)?, None)));
+    // No mark is part of another, so the one that ends first also begins first.
+    opening.chain(closing.filter(|_| may_close)).min_by_key(|(end, _)| *end)
+}
+
+/// The fence that a line begins with: three backticks or tildes, or more. Those of code within a line, as in
+/// "```x```", are none.
+fn fence(line: &str) -> Option<&str> {
+    let line = line.trim_start_matches(' ');
+    let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+    let behind = line.trim_start_matches(mark);
+    let fence = &line[..line.len() - behind.len()];
+    (fence.len() >= 3 && !(mark == '`' && behind.contains(mark))).then_some(fence)
 }
 
 /// A text without the blank lines at its beginning. Its first line keeps its indentation, as it may go on
@@ -52,16 +109,15 @@ impl From<&PromptSpec> for JudgedPart {
 }
 
 impl JudgedPart {
-    /// The judged part of a text: what follows the last `</think>`, and of that, where answers have tags,
-    /// what stands in the last pair of them. A text without either is judged as it is. `None` where
-    /// nothing is judged: the thinking was not closed, or there is no answer in tags.
+    /// The judged part of a text: what follows its thinking, and of that, where answers have tags, what
+    /// stands in the last pair of them. A text without either is judged as it is. `None` where nothing is
+    /// judged: the thinking was not closed, or there is no answer in tags.
+    ///
+    /// Thinking ends at the first `</think>` after it was opened. Where nothing opened any, the first one
+    /// outside fenced code ends it. All later ones are text.
     #[must_use]
     pub fn of<'a>(&self, text: &'a str) -> Option<&'a str> {
-        let [(_, close), _] = THINKING;
-        if self.thinking_is_open && !text.contains(close) {
-            return None;
-        }
-        let behind = behind_thinking(text)?;
+        let behind = behind(text, self.thinking_is_open)?;
         if !self.answer_tags {
             return Some(behind);
         }
@@ -133,6 +189,36 @@ mod tests {
         }
         assert_eq!(OPEN.of("the answer is 5"), None);
         assert_eq!(OPEN.of("hm</think>\n5"), Some("5"));
+        assert_eq!(OPEN.of("<think>hm</think>\n5"), Some("5"), "opened twice");
+        assert_eq!(OPEN.of("hm</think>5<think>or 6?"), None);
+    }
+
+    #[test]
+    fn thinking_ends_once_and_later_marks_are_text() {
+        let program = "```python\nprint(\"<think></think>\")\nprint(5)\n```\n";
+        for before in ["hm</think>\n", "<think>\n```\nhm</think>\n", "<think>a</think>b<think>c</think>"] {
+            assert_eq!(PLAIN.of(&format!("{before}{program}")), Some(program), "{before:?}");
+        }
+        // A fence that the thinking leaves open hides nothing where the thinking is known of.
+        assert_eq!(OPEN.of(&format!("```\nhm</think>\n{program}")), Some(program));
+        assert_eq!(OPEN.of("hm</think>print('</think>')"), Some("print('</think>')"));
+        assert_eq!(PLAIN.of("<thinking>3</thinking>5</thinking></think>"), Some("5</thinking></think>"));
+    }
+
+    #[test]
+    fn marks_in_fenced_code_are_text_while_nobody_thinks() {
+        for text in [
+            "Like so:\n```python\nprint(\"</think>\")\n```\n",
+            "~~~\n```\n<think>\n~~~\n",
+            "  ````py\n```\n</thinking>\n````",
+            "```\nleft open <think>",
+        ] {
+            assert_eq!(PLAIN.of(text), Some(text), "{text:?}");
+        }
+        assert_eq!(PLAIN.of("```\nx\n```\nhm</think>5"), Some("5"));
+        assert_eq!(PLAIN.of("```\nx\n```</think>5"), Some("5"), "behind the fence");
+        assert_eq!(PLAIN.of("```x``` it is\n</think>5"), Some("5"), "no fence");
+        assert_eq!(PLAIN.of("``\n</think>5"), Some("5"), "no fence");
     }
 
     #[test]

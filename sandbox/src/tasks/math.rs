@@ -148,9 +148,14 @@ pub struct MathJudgement {
     pub extracted: Parsed,
 }
 
-/// Finds and reads the answer in a text, within [`MAX_STEPS`].
+/// Finds and reads the answer in a text, behind its thinking and within [`MAX_STEPS`].
 pub fn extract(text: &str, options: &MathOptions) -> Parsed {
     extract::extract(text, options, &StepBudget::new(MAX_STEPS))
+}
+
+/// The same for the judged part of a response, whose thinking was taken away.
+fn extract_judged(judged: &str, options: &MathOptions) -> Parsed {
+    extract::of_judged(judged, options, &StepBudget::new(MAX_STEPS))
 }
 
 /// Reads a gold answer that is LaTeX without delimiters, as the `answer` of MATH.

@@ -1,6 +1,7 @@
-//! The fluid bound: no protocol brings a snapshot to everyone sooner than T* = max{F/B0,
-//! F/d_min, N·F/(B0 + ΣB_up)}.
+//! The [fluid bound](echo_protocol::dissemination::fluid_bound) of a race, in which nodes are away and
+//! links change.
 
+use echo_protocol::dissemination::fluid_bound::FluidBroadcast;
 use echo_protocol::wire::rate::BytesPerSec;
 
 /// A broadcast as the bound sees it: bytes without headers, links without delay.
@@ -37,16 +38,19 @@ impl FluidBound {
     /// nor what they could have sent: with them as senders the bound would be lower by what
     /// they sent while they lived.
     pub(crate) fn seconds(&self) -> f64 {
-        let bytes = self.bytes as f64;
-        let source = self.source_up.0 as f64;
-        let slowest = self.nodes.iter().map(|node| node.away_s + bytes / node.down.0 as f64);
-        let capacity = source + self.nodes.iter().map(|node| node.up.0 as f64).sum::<f64>();
-        let work = bytes * self.nodes.len() as f64;
+        let fluid = FluidBroadcast {
+            bytes: self.bytes as f64,
+            nodes: self.nodes.len() as f64,
+            source_up: self.source_up.0 as f64,
+            node_ups: self.nodes.iter().map(|node| node.up.0 as f64).sum(),
+        };
+        let (work, capacity) = (fluid.work(), fluid.capacity());
         let all = match self.capacity_change {
             Some((at, later)) if work > capacity * at => at + (work - capacity * at) / later,
-            _ => work / capacity,
+            _ => fluid.uplinks_s(),
         };
-        slowest.fold((bytes / source).max(all), f64::max)
+        let slowest = self.nodes.iter().map(|node| node.away_s + fluid.downlink_s(node.down.0 as f64));
+        slowest.fold(fluid.source_s().max(all), f64::max)
     }
 }
 

@@ -119,7 +119,7 @@ pub fn check(file: &Path, console: &Console) -> anyhow::Result<CommandReport> {
     let found = match form {
         Form::Math => math::check(&rows),
         Form::Programs => programs::check(&rows)?,
-        Form::Functions => functions::check(&bytes)?,
+        Form::Functions => functions::check(file, &bytes)?,
         Form::Extract => extract::check(&rows),
     };
     report(form, found, console)

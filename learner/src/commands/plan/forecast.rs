@@ -10,6 +10,7 @@
 
 use crate::fleet::chains::chain_count;
 use echo_protocol::dissemination::DisseminationMode;
+use echo_protocol::dissemination::fluid_bound::FluidBroadcast;
 use echo_protocol::run::staleness::Pipeline;
 use echo_protocol::wire::rate::BytesPerSec;
 use serde::Serialize;
@@ -185,10 +186,11 @@ impl PlanInputs {
             }
             (waited_for, slowest) = (waited_for - count as f64, down.0 as f64);
         }
+        let fluid = FluidBroadcast { bytes, nodes, source_up: source, node_ups: ups };
         let terms = [
-            (bytes / source.max(1.0), Bottleneck::Source),
-            (bytes / slowest.max(1.0), Bottleneck::Downlink),
-            (bytes * nodes / (source + ups).max(1.0), Bottleneck::Uplinks),
+            (fluid.source_s(), Bottleneck::Source),
+            (fluid.downlink_s(slowest), Bottleneck::Downlink),
+            (fluid.uplinks_s(), Bottleneck::Uplinks),
         ];
         let first = terms[0];
         let (bound, bottleneck) =

@@ -108,10 +108,12 @@ fn program() -> PathBuf {
 
 /// The model to measure with that is nearest to so many parameters.
 fn nearest(parameters: u64) -> Size {
-    let sizes = [(Size::Tiny, 2e5), (Size::M17, 17e6), (Size::M108, 108e6), (Size::B06, 6e8)];
-    let distance = |of: f64| (of.ln() - (parameters.max(1) as f64).ln()).abs();
-    let nearest = sizes.into_iter().min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)));
-    nearest.map_or(Size::M108, |(size, _)| size)
+    let distance = |size: &Size| {
+        let of = size.config().map_or(0, |config| config.parameter_count());
+        ((of as f64).ln() - (parameters.max(1) as f64).ln()).abs()
+    };
+    let nearest = Size::ALL.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    nearest.unwrap_or(Size::M108)
 }
 
 impl HardwareRates {

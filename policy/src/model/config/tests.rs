@@ -41,6 +41,13 @@ fn llama3_scaling_keeps_high_and_divides_low_frequencies() {
 }
 
 #[test]
+fn a_token_has_a_key_and_a_value_in_each_layer() {
+    let config = ModelConfig::from_json(&text("llama", "")).unwrap();
+    // Two layers of two heads of 4, keys and values, four bytes each.
+    assert_eq!(config.key_value_bytes_per_token(), 2 * 2 * 4 * 2 * 4);
+}
+
+#[test]
 fn what_is_written_reads_back() {
     for (kind, extra) in [
         ("qwen3", r#","head_dim":8,"tie_word_embeddings":true,"eos_token_id":[3,4],"attention_bias":true"#),

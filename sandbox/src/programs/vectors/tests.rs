@@ -39,14 +39,16 @@ fn references_are_accepted_and_mutants_die_or_survive_for_a_reason() {
 
 #[test]
 fn references_alone_are_judged_and_what_is_not_installed_is_skipped() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
     let right = mbpp(1, "def f(xs):\n    xs.sort()", "xs = [2, 1]\nf(xs)\nassert xs == [1, 2]");
     let lacking = mbpp(2, "import no_such_module as no\ndef f(): return no.f()", "assert f() == 3");
-    writeln!(file, "{right}\n{lacking}").unwrap();
-    let report = check_references(&judge(), file.path()).unwrap();
+    let lines = format!("{right}\n{lacking}");
+    let report = check_reference_lines(&judge(), Path::new("rows"), lines.as_bytes()).unwrap();
     assert_eq!((report.tasks, report.accepted, report.mutants), (2, 1, 0));
     assert!(report.refused.is_empty() && report.skipped.len() == 1, "{report:?}");
     assert!(report.skipped[0].reason.contains("no_such_module"), "{report:?}");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(lines.as_bytes()).unwrap();
+    assert_eq!(check_references(&judge(), file.path()).unwrap(), report, "a file is the same");
 }
 
 #[test]
@@ -54,4 +56,6 @@ fn other_lines_are_refused() {
     let other = check_lines(&[serde_json::json!({"task_id": 1, "code": "x"})]).unwrap_err();
     assert!(matches!(other, ProgramVectorError::Malformed { line: 1, .. }));
     assert!(matches!(check_functions(&judge(), Path::new("/nowhere")), Err(ProgramVectorError::Read { .. })));
+    let named = check_reference_lines(&judge(), Path::new("a file"), &b"{}"[..]).unwrap_err().to_string();
+    assert!(named.starts_with("a file, line 1"), "{named}");
 }

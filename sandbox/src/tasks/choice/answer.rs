@@ -9,8 +9,8 @@
 //!
 //! Of 3 and 4, a letter that is denied, as in "not B", does not count.
 //!
-//! Thinking before `</think>` is not looked at, and of `<answer>…</answer>` only the inside. Where
-//! several letters are given at one place, as in "A or B", no answer is.
+//! Thinking was taken away before. Of `<answer>…</answer>` only the inside is looked at. Where several
+//! letters are given at one place, as in "A or B", no answer is.
 
 use std::sync::LazyLock;
 
@@ -54,7 +54,7 @@ fn regex(pattern: &str) -> Regex {
 
 /// Finds the answer among so many options; `None` where there is none.
 pub(super) fn find(response: &str, options: usize) -> Option<Said> {
-    let text = judged(response)?;
+    let text = said(response);
     if let Some(inside) = last_box(text) {
         let inside = inside.trim();
         let letter = BOXED.captures(inside).and_then(|captures| captures.get(1));
@@ -92,15 +92,10 @@ fn given(text: &str, letter: &Match<'_>, options: usize) -> Said {
     }
 }
 
-/// The part of a response that is judged; none where the thinking does not end.
-fn judged(response: &str) -> Option<&str> {
-    let text = match response.rfind("</think>") {
-        Some(at) => &response[at + "</think>".len()..],
-        None if response.contains("<think>") => return None,
-        None => response,
-    };
-    let inside = text.rfind("<answer>").map(|at| &text[at + "<answer>".len()..]);
-    Some(inside.map_or(text, |inside| inside.split("</answer>").next().unwrap_or(inside)))
+/// What a response says in the end: within the last `<answer>`.
+fn said(response: &str) -> &str {
+    let inside = response.rfind("<answer>").map(|at| &response[at + "<answer>".len()..]);
+    inside.map_or(response, |inside| inside.split("</answer>").next().unwrap_or(inside))
 }
 
 /// What the last `\boxed{…}` holds.
@@ -165,7 +160,7 @@ mod tests {
             ("\\boxed{\\textbf{(D)} 42}", 3),
             ("answer: A\nNo, wait. Answer: B", 1),
             ("A closer look at the text shows D", 3),
-            ("<think>answer: A</think> It is B", 1),
+            ("It is B</think>", 1),
             ("<answer>C</answer> and more about A", 2),
             ("That's I'm sure D.", 3),
             ("It is C, not B.", 2),
@@ -192,16 +187,9 @@ mod tests {
         ] {
             assert_eq!(find(response, 4), Some(Said::Unclear), "{response}");
         }
-        for response in [
-            "",
-            "I do not know",
-            "A good question",
-            "42",
-            "<think>The answer is B",
-            "X",
-            "It is not B.",
-            "It can't be (B).",
-        ] {
+        for response in
+            ["", "I do not know", "A good question", "42", "X", "It is not B.", "It can't be (B)."]
+        {
             assert_eq!(find(response, 4), None, "{response}");
         }
     }

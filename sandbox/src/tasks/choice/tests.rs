@@ -1,5 +1,6 @@
 use super::*;
 use crate::task::data_set::DataError;
+use crate::task::episode::{EpisodeStep, Play};
 use std::collections::BTreeMap;
 
 const ROWS: &str = r#"
@@ -16,6 +17,13 @@ fn task(rows: &str) -> ChoiceTask {
 
 fn earns(task: &dyn Task, seed: TaskSeed, text: &str) -> bool {
     task.reward(seed, &Response { text, finished: true }).unwrap().correct
+}
+
+/// The same as in a run, which takes the thinking away.
+fn earns_in_a_run(task: &dyn Task, seed: TaskSeed, text: &str) -> bool {
+    let step = Play::new(task, seed).turn(&Response { text, finished: true }, 0).unwrap();
+    let EpisodeStep::Over { verdict, .. } = step else { panic!("{step:?}") };
+    verdict.correct
 }
 
 fn seeds() -> impl Iterator<Item = TaskSeed> {
@@ -105,6 +113,17 @@ fn what_cannot_be_asked_is_named() {
     );
     let percent = ChoiceTask::new(ChoiceConfig { held_out_percent: 51 }, ROWS.as_bytes()).unwrap_err();
     assert!(percent.to_string().contains("held_out_percent"));
+}
+
+#[test]
+fn thinking_is_no_answer() {
+    let task = task(ROWS);
+    let (seed, row) = (TaskSeed([3; 32]), task.row(0).unwrap());
+    let (right, row) = (row.solution(seed), row.as_ref());
+    assert!(earns_in_a_run(row, seed, &format!("<think>answer: Z</think> {right}")));
+    assert!(earns_in_a_run(row, seed, &format!("hm</think> {right}</think>")), "only the first ends it");
+    assert!(!earns_in_a_run(row, seed, &format!("<think>{right}</think> answer: Z")));
+    assert!(!earns_in_a_run(row, seed, &format!("<think>{right}")));
 }
 
 #[test]

@@ -82,6 +82,10 @@ mod tests {
         assert_eq!(of(thought, "contains print(1)"), Extraction::AsExpected);
         assert!(matches!(of(thought, "print(0)"), Extraction::Otherwise(line) if line.contains("print(1)")));
         assert!(matches!(of(thought, "contains print(0)"), Extraction::Otherwise(_)));
+        let printing = "It is:\n```python\nprint('</think>')\n```\n";
+        for response in [printing.to_owned(), format!("hm</think>\n{printing}")] {
+            assert_eq!(of(&response, "print('</think>')\n"), Extraction::AsExpected, "{response}");
+        }
         for debatable in ["debatable", "contains both; debatable"] {
             assert_eq!(of(thought, debatable), Extraction::Debatable("a".into()));
         }

@@ -103,9 +103,14 @@ struct Formula<'a> {
     percent: bool,
 }
 
-/// Finds and reads the answer of a text.
+/// Finds and reads the answer of a text, behind its thinking. Thinking that never ends says nothing.
 pub(super) fn extract(text: &str, options: &MathOptions, budget: &StepBudget) -> Parsed {
-    let Some(text) = said(text) else { return Parsed::default() };
+    behind_thinking(text).map(|judged| of_judged(judged, options, budget)).unwrap_or_default()
+}
+
+/// The same for a text of which a run has taken the thinking away: marks of thinking are text there.
+pub(super) fn of_judged(judged: &str, options: &MathOptions, budget: &StepBudget) -> Parsed {
+    let text = said(judged);
     let text = &framed_alike(characters::plain(tail(text)));
     let mut parsed = Parsed::default();
     let mut tried = 0;
@@ -138,18 +143,16 @@ pub(super) fn extract(text: &str, options: &MathOptions, budget: &StepBudget) ->
     parsed
 }
 
-/// What a text says in the end: behind the thinking, within the last `<answer>`. Thinking that
-/// never ends says nothing. A run has taken the thinking away before; other callers have not.
-fn said(text: &str) -> Option<&str> {
-    let said = behind_thinking(text)?;
-    if let Some(start) = said.rfind("<answer>") {
-        let answer = &said[start + "<answer>".len()..];
+/// What a text says in the end: within the last `<answer>`.
+fn said(text: &str) -> &str {
+    if let Some(start) = text.rfind("<answer>") {
+        let answer = &text[start + "<answer>".len()..];
         let (answer, after) = answer.split_once("</answer>").unwrap_or((answer, ""));
         if !answer.trim().is_empty() && !after.contains("\\boxed") {
-            return Some(answer);
+            return answer;
         }
     }
-    Some(said)
+    text
 }
 
 /// The text with all frames spelled as `\boxed{`.

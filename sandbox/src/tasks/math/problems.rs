@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::budget::StepBudget;
 use super::row::Row;
-use super::{MathOptions, extract, verify};
+use super::{MathOptions, extract, extract_judged, verify};
 use crate::task::data_set;
 use crate::task::data_set::fields::Fields;
 use crate::task::data_set::{NamedRows, ReadRows, Rows};
@@ -101,7 +101,7 @@ impl Task for MathProblems {
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError> {
         let Some(answer) = response.answer() else { return Ok(Verdict::wrong(Miss::Cut)) };
         let options = MathOptions::of_rewards();
-        let said = extract(answer, &options);
+        let said = extract_judged(answer, &options);
         Ok(if verify(&self.rows.pick(seed).gold, &said, &options) {
             Verdict::right()
         } else if said.is_empty() {
@@ -116,7 +116,7 @@ impl Task for MathProblems {
     }
 
     fn answer_read(&self, _: TaskSeed, response: &Response<'_>) -> Option<String> {
-        extract(response.answer()?, &MathOptions::of_rewards()).shown()
+        extract_judged(response.answer()?, &MathOptions::of_rewards()).shown()
     }
 
     fn reference(&self, seed: TaskSeed) -> Option<String> {

@@ -1,17 +1,13 @@
 //! Functions with their checks, as rows of HumanEval and MBPP: each row's own solution is right.
 
 use super::{Found, Outcome};
-use anyhow::Context;
 use echo_sandbox::programs::Judge;
-use echo_sandbox::programs::vectors::{ProgramFinding, check_references};
-use std::io::Write;
+use echo_sandbox::programs::vectors::{ProgramFinding, check_reference_lines};
+use std::path::Path;
 
-/// Whether the solutions of these JSON lines are accepted.
-pub(super) fn check(lines: &[u8]) -> anyhow::Result<Found> {
-    // What is read is the file's text, which may have been an array.
-    let mut file = tempfile::NamedTempFile::new().context("cannot write a temporary file")?;
-    file.write_all(lines).context("cannot write a temporary file")?;
-    let report = check_references(&Judge::shared()?, file.path())?;
+/// Whether the solutions of these JSON lines of `file` are accepted.
+pub(super) fn check(file: &Path, lines: &[u8]) -> anyhow::Result<Found> {
+    let report = check_reference_lines(&Judge::shared()?, file, lines)?;
     let line = |ProgramFinding { task, reason, .. }: ProgramFinding| format!("{task}: {reason}");
     let mut found = Found { as_expected: report.accepted as u64, ..Found::default() };
     for finding in report.refused {

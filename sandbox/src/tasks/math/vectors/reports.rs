@@ -82,6 +82,9 @@ mod tests {
         let thought =
             of(r#"{"answer": "2", "response": "<think>So 2.</think> It is 3.", "expected": false}"#);
         assert!(!thought.earned, "thinking is not judged: {thought:?}");
+        let marked =
+            r#"{"answer": "3", "response": "So 2.</think> It is \\boxed{3}.</think>", "expected": true}"#;
+        assert!(of(marked).earned, "thinking ends once");
         assert!(reward(b"{}").unwrap_err().contains("not a reported case"));
     }
 }
