@@ -36,9 +36,11 @@ pub use recorder::Recorder;
 
 use crate::harness::cargo::workspace_root;
 use crate::output::console::{CommandReport, Console};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
+use goals::GoalEntry;
 use goals_and_records::{Book, HeldOrMissed, NewestFigure};
-use serde_json::json;
+use report_lookup::GoalFinding;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -70,6 +72,28 @@ pub fn commands() -> anyhow::Result<Vec<(usize, String)>> {
     let records = Book::read(&workspace_root())?.records;
     let numbered = records.into_iter().zip(1..);
     Ok(numbered.filter_map(|(record, line)| Some((line, record.command?))).collect())
+}
+
+/// What goals that name `command` as their first one do not find in the JSON that it printed.
+///
+/// # Errors
+/// When no goal names the command, or the goals or the records cannot be read or contradict each other.
+pub fn not_found(command: &str, json: &Value) -> anyhow::Result<Vec<String>> {
+    let goals = Book::read(&workspace_root())?.goals.goals;
+    let of_command: Vec<GoalEntry> =
+        goals.into_iter().filter(|goal| goal.first.as_deref() == Some(command)).collect();
+    ensure!(!of_command.is_empty(), "no goal of {} has the first command `{command}`", goals::FILE);
+    let problem = |goal: &GoalEntry| GoalFinding::of(goal, goal.at.as_deref()?, json).err();
+    Ok(of_command.iter().filter_map(problem).map(|error| error.to_string()).collect())
+}
+
+/// The first commands of goals that name one.
+///
+/// # Errors
+/// When the goals or the records cannot be read or contradict each other.
+pub fn first_commands() -> anyhow::Result<Vec<String>> {
+    let goals = Book::read(&workspace_root())?.goals.goals;
+    Ok(goals.into_iter().filter_map(|goal| goal.first).collect())
 }
 
 fn run_in(root: &Path, check: bool, console: &Console) -> anyhow::Result<CommandReport> {

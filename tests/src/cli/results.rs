@@ -41,6 +41,9 @@ mod tests {
     use super::*;
     use clap::{CommandFactory as _, Parser as _};
     use echo_lab::harness::cargo::workspace_root;
+    use echo_lab::study::broadcast_scale::{self, ScaleStudy};
+    use echo_lab::study::cost::{self, CostStudy};
+    use echo_lab::study::fleet::{self, FleetSimulation};
 
     /// Scripts of this repository that records call.
     const SCRIPTS: [&str; 2] = [".ci/run", "fuzz/run"];
@@ -59,6 +62,37 @@ mod tests {
                 _ => Some("neither cargo nor a script of ours".to_owned()),
             };
             assert_eq!(problem, None, "records.jsonl, line {line}: {command}");
+        }
+    }
+
+    #[test]
+    fn every_first_command_can_be_given() {
+        for command in results::first_commands().unwrap() {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            let ["cargo", "lab", words @ ..] = words.as_slice() else {
+                panic!("{command} is not of the lab")
+            };
+            assert_eq!(unknown_word(words), None, "{command}");
+        }
+    }
+
+    #[test]
+    fn commands_print_what_their_goals_look_for() {
+        let (dir, console) = (tempfile::tempdir().unwrap(), Console::new(true));
+        let out = || dir.path().to_owned();
+        let small = FleetSimulation { nodes: 20, seeds: 4, seed: 0, hours: None, replay: false };
+        let simulated = fleet::run(&small, &console).unwrap().json;
+        for (command, json) in [
+            ("study cost", cost::run(&CostStudy { out: out() }, &console).unwrap().json),
+            (
+                "study broadcast-scale",
+                broadcast_scale::run(&ScaleStudy { out: out() }, &console).unwrap().json,
+            ),
+            ("simulate fleet --nodes 1000 --seeds 10000", simulated.clone()),
+            ("simulate fleet --nodes 100000 --seeds 1 --hours 1", simulated),
+        ] {
+            let missing = results::not_found(&format!("cargo lab {command} --json"), &json).unwrap();
+            assert!(missing.is_empty(), "{missing:?}");
         }
     }
 

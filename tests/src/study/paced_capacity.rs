@@ -5,7 +5,7 @@
 //! by level.
 
 use super::paced;
-use super::simulated::{Claim, FleetStudy, claim, of_processes, picture};
+use super::simulated::{Claim, FleetStudy, claim, largest, of_processes, picture, smallest};
 use super::simulated_chart::{Axis, Line, Marker, draw};
 use crate::harness::binaries::Binaries;
 use crate::output::console::{CommandReport, Console};
@@ -190,12 +190,12 @@ fn claims(sweeps: &[Sweep]) -> Vec<Claim> {
         claim(
             "the bubble is at most 1 % at the workers that gamma x mu_min takes",
             enough.iter().all(|bubble| *bubble <= BUBBLES.0),
-            json!({"bubbles": enough}),
+            json!({"bubbles": enough, "largest": largest(&enough)}),
         ),
         claim(
             "it is at least 5 % at 0.8 of mu_min",
             too_few.iter().all(|bubble| *bubble >= BUBBLES.1),
-            json!({"bubbles": too_few}),
+            json!({"bubbles": too_few, "smallest": smallest(&too_few)}),
         ),
         claim(
             "the largest S takes fewer workers than the smallest",

@@ -76,6 +76,16 @@ pub(super) fn mean(figures: impl Iterator<Item = f64>) -> f64 {
     sum / count.max(1) as f64
 }
 
+/// The largest of these figures, for a claim about all of them.
+pub(super) fn largest(figures: &[f64]) -> f64 {
+    figures.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// The smallest of them.
+pub(super) fn smallest(figures: &[f64]) -> f64 {
+    figures.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
 /// Says what holds, and passes when all does.
 pub(super) fn report(study: &str, rows: Vec<Value>, claims: Vec<Claim>, console: &Console) -> CommandReport {
     judged((study, true), rows, claims, console)

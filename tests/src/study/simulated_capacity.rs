@@ -4,7 +4,7 @@
 //! under the one that they have, so that fewer are enough. Both are simulated.
 
 use super::fleet::{self, End, Scene, SceneNode};
-use super::simulated::{FleetStudy, claim, mean, picture, quiet, report, worker};
+use super::simulated::{FleetStudy, claim, largest, mean, picture, quiet, report, smallest, worker};
 use super::simulated_chart::{Axis, Line, Marker, draw};
 use super::worker_pool;
 use crate::output::console::{CommandReport, Console};
@@ -107,12 +107,12 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
         claim(
             "the bubble is at most 1 % at the workers that gamma x mu_min takes",
             enough.iter().all(|bubble| *bubble <= 0.01),
-            json!({"bubbles": enough}),
+            json!({"bubbles": enough, "largest": largest(&enough)}),
         ),
         claim(
             "it is at least 5 % at 0.8 of mu_min",
             too_few.iter().all(|bubble| *bubble >= 0.05),
-            json!({"bubbles": too_few}),
+            json!({"bubbles": too_few, "smallest": smallest(&too_few)}),
         ),
         claim(
             "a larger S needs no more workers, and the largest fewer than the smallest",

@@ -2,7 +2,7 @@
 //! workers.
 
 use super::fleet::{self, Change, ChangeKind, Course, End, Scene};
-use super::simulated::{FleetStudy, claim, mean, quiet, report, worker};
+use super::simulated::{FleetStudy, claim, largest, mean, quiet, report, worker};
 use super::simulated_capacity::{BATCH, BROADCAST_S};
 use super::worker_pool;
 use crate::output::console::{CommandReport, Console};
@@ -100,7 +100,7 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
         claim(
             "with gamma = 1.1 no fault of one worker raises the bubble by more than 1 %",
             with_spare.iter().all(|bubble| *bubble <= 0.01),
-            json!({"increases": with_spare}),
+            json!({"increases": with_spare, "largest": largest(&with_spare)}),
         ),
         claim(
             "a node that stands by makes up for a fault at rollouts within 10 s",

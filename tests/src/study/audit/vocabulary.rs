@@ -162,6 +162,7 @@ pub fn run(study: &VocabularyStudy, console: &Console) -> anyhow::Result<Command
     }
     let passed = claims.iter().all(|claim| claim["holds"] == true);
     let json = json!({
+        "passed": passed,
         "study": "audit-vocabulary",
         "vocabulary": setting.vocabulary(),
         "model": study.model,
@@ -260,7 +261,8 @@ impl Tried {
         };
         json!({
             "arm": self.name, "declared": self.precision.name(), "expected": expected,
-            "nodes": found.of, "nodes_found": found.count, "found_at_least": found.at_least(),
+            "nodes": found.of, "nodes_found": found.count, "found_share": found.share(),
+            "found_at_least": found.at_least(),
             "groups": refused.of, "groups_refused": refused.count,
             "refused_by_record": self.sum(|node| node.by_record),
             "refused_in_1000_at_most": 1e3 * refused.at_most(),
