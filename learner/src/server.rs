@@ -313,11 +313,13 @@ async fn sweep(shared: Arc<SharedState>, host: Host, snapshots: Snapshots) {
             reported_leaves.clone_from(&leaves);
             let _ = snapshots.leaves(leaves).await;
         }
-        // Where too many are connected, strangers make room.
-        if with_a_record != kept {
-            kept.clone_from(&with_a_record);
+        // Where too many are connected, and where an uplink is narrow, strangers make room.
+        let known: Vec<PublicKey> =
+            with_a_record.into_iter().chain(reported_consumers.iter().copied()).collect();
+        if known != kept {
+            kept.clone_from(&known);
             // Keys are points of a curve, which takes microseconds each: only where something has changed.
-            let peers: Vec<PeerId> = with_a_record.iter().filter_map(peer_of_key).collect();
+            let peers: Vec<PeerId> = known.iter().filter_map(peer_of_key).collect();
             let _ = host.keep(peers).await;
         }
         if !gone.is_empty() {

@@ -1,12 +1,12 @@
 //! The neighbours that the learner named: handed to the snapshot service, dialled where only this
-//! side can, remembered for heartbeats.
+//! side can, kept before strangers, remembered for heartbeats.
 
 use std::sync::Arc;
 
 use echo_protocol::control::requests::{Neighbourhood, Peer};
-use echo_protocol::net::Host;
 use echo_protocol::net::peer_id::{addresses_of, peer_of_key};
 use echo_protocol::net::snapshots::{Snapshots, Stopped};
+use echo_protocol::net::{Host, PeerId};
 use parking_lot::Mutex;
 
 use crate::status::node_state::NodeState;
@@ -15,6 +15,7 @@ use crate::status::node_state::NodeState;
 #[derive(Clone)]
 pub struct CurrentNeighbours {
     host: Host,
+    learner: PeerId,
     snapshots: Snapshots,
     node_state: Arc<NodeState>,
     /// The digest of what the learner named last; 0 for nothing.
@@ -23,8 +24,8 @@ pub struct CurrentNeighbours {
 
 impl CurrentNeighbours {
     /// No neighbours yet: the learner has named none.
-    pub fn new(host: Host, snapshots: Snapshots, node_state: Arc<NodeState>) -> Self {
-        Self { host, snapshots, node_state, digest: Arc::default() }
+    pub fn new(host: Host, learner: PeerId, snapshots: Snapshots, node_state: Arc<NodeState>) -> Self {
+        Self { host, learner, snapshots, node_state, digest: Arc::default() }
     }
 
     /// What heartbeats say, so that the learner sends only what has changed.
@@ -42,6 +43,8 @@ impl CurrentNeighbours {
             facts.parent = neighbourhood.parent().map(|peer| peer.key.short());
             facts.neighbours = neighbourhood.neighbours.len();
         });
+        // The host only stops with the process.
+        let _ = self.host.keep(self.partners(&neighbourhood)).await;
         let Neighbourhood { mode, neighbours, dial, consumers } = neighbourhood;
         self.snapshots.mode(mode).await?;
         self.snapshots.neighbours(neighbours.into_iter().map(|n| (n.peer, n.role)).collect()).await?;
@@ -50,6 +53,14 @@ impl CurrentNeighbours {
             tokio::spawn(self.clone().reach(peer));
         }
         Ok(())
+    }
+
+    /// With whom this node works: neither their connections nor its uplink are left to strangers.
+    fn partners(&self, neighbourhood: &Neighbourhood) -> Vec<PeerId> {
+        let Neighbourhood { neighbours, dial, consumers, .. } = neighbourhood;
+        let keys = neighbours.iter().map(|neighbour| &neighbour.peer.key);
+        let keys = keys.chain(dial.iter().map(|peer| &peer.key)).chain(consumers);
+        keys.filter_map(peer_of_key).chain([self.learner]).collect()
     }
 
     /// Connects to a peer that will pull from here and cannot connect to us. Who is connected

@@ -59,6 +59,8 @@ impl Network {
             ..HostConfig::client(key.secret(), AGENT)
         })
         .await?;
+        // Before anybody knows us: an uplink is for the run first.
+        host.keep(vec![ready.learner]).await?;
         let role = if settings.relays() { SnapshotRole::Relay } else { SnapshotRole::Leaf };
         let config = SnapshotsConfig {
             // As the learner says with the first neighbours.
@@ -67,7 +69,12 @@ impl Network {
         };
         let (snapshots, snapshot_events) = Snapshots::start(host.clone(), store.clone(), config)?;
         let network = Self {
-            neighbours: CurrentNeighbours::new(host.clone(), snapshots.clone(), node_state.clone()),
+            neighbours: CurrentNeighbours::new(
+                host.clone(),
+                ready.learner,
+                snapshots.clone(),
+                node_state.clone(),
+            ),
             manifests: Arc::new(Manifests::new(workload.clone(), snapshots.clone())),
             learner: LearnerClient::new(host.clone(), ready.learner),
             learner_gone: Arc::new(Notify::new()),

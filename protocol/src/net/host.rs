@@ -186,11 +186,13 @@ impl Host {
     }
 
     /// Keeps the connections of these peers, and of no others, when too many are connected: those of others
-    /// make room for newcomers.
+    /// make room for newcomers. Under a cap on what is sent, streams to these peers come before those to
+    /// others.
     ///
     /// # Errors
     /// [`NetError::Stopped`] after the host was shut down.
     pub async fn keep(&self, peers: Vec<PeerId>) -> Result<(), NetError> {
+        self.pacing.keep(peers.iter().copied());
         self.ask(|reply| HostCommand::Keep { peers, reply }).await
     }
 

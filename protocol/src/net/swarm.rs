@@ -147,7 +147,9 @@ fn tcp_transport(
         .upgrade(Version::V1Lazy)
         .authenticate(Tls::new(key)?)
         .multiplex(yamux)
-        .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::tcp(muxer, pacing.clone()))))
+        .map(move |(peer, muxer), _| {
+            (peer, StreamMuxerBox::new(PacedMuxer::tcp(peer, muxer, pacing.clone())))
+        })
         .boxed())
 }
 
@@ -161,7 +163,9 @@ fn quic_transport(key: &Keypair, pacing: Pacing, is_hub: bool) -> Boxed<(PeerId,
     config.max_idle_timeout = QUIC_SILENCE_MS;
     config.keep_alive_interval = QUIC_KEEP_ALIVE;
     quic::tokio::Transport::new(config)
-        .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::quic(muxer, pacing.clone()))))
+        .map(move |(peer, muxer), _| {
+            (peer, StreamMuxerBox::new(PacedMuxer::quic(peer, muxer, pacing.clone())))
+        })
         .boxed()
 }
 

@@ -107,7 +107,8 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     let config = SnapshotsConfig::new(public(1), SnapshotRole::Relay, DisseminationMode::Echo);
     let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), config).unwrap();
     let node_state = Arc::new(NodeState::default());
-    let neighbours = CurrentNeighbours::new(host.clone(), snapshots.clone(), node_state.clone());
+    let learner = echo_protocol::net::peer_id_of([99; 32]);
+    let neighbours = CurrentNeighbours::new(host.clone(), learner, snapshots.clone(), node_state.clone());
     let workload = testing::workload();
     let manifests = Arc::new(Manifests::new(workload.clone(), snapshots.clone()));
     let (policy, mut installed) = watch::channel(None);
@@ -119,7 +120,7 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
         fallback: Arc::new(DeviceFallback::cpu()),
         snapshots: snapshots.clone(),
         manifests: manifests.clone(),
-        learner: LearnerClient::new(host.clone(), echo_protocol::net::peer_id_of([99; 32])),
+        learner: LearnerClient::new(host.clone(), learner),
         neighbours,
         node_state,
         kept: kept.clone(),

@@ -6,6 +6,12 @@
 //! milliseconds' worth of bytes, so that a request is not stuck after bulk data. Without a cap, a stream
 //! costs one more atomic addition.
 //!
+//! Strangers do not take a cap from those that matter: peers that a process [keeps](crate::net::Host::keep)
+//! draw before all others. What a stranger sends or asks for costs it nothing, but each connection costs us
+//! some kilobytes of identify and DHT, and a thousand of them would fill a home's uplink for good. So
+//! streams to strangers take what is free, and a [tenth](STRANGERS_SHARE) of the cap where nothing is.
+//! Who keeps nobody has no strangers.
+//!
 //! A cap on what is received works through back-pressure: what is not read stays in the windows of the
 //! connections, and the sender stops. So a sender that was idle may first fill a window at the speed of
 //! the link (256 KiB with yamux, and what the swarm grants with QUIC), and a node has many senders. But
@@ -18,11 +24,13 @@ mod stream;
 mod token_bucket;
 mod wire_overhead;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use libp2p::PeerId;
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 pub(in crate::net) use muxer::PacedMuxer;
@@ -30,6 +38,10 @@ use request_turns::Asking;
 pub(in crate::net) use request_turns::{OutstandingBytes, RequestPermit};
 use token_bucket::Bucket;
 use wire_overhead::{ACK_SHARE, Framing};
+
+/// The part of a cap that strangers share while kept peers want all of it: one in so many bytes. Enough for
+/// the identify of one newcomer a second at the smallest uplinks that are of use, 240 kbit/s.
+const STRANGERS_SHARE: u64 = 10;
 
 /// The caps of a host, and what has passed. Clones are handles to the same caps.
 #[derive(Clone, Debug)]
@@ -43,6 +55,8 @@ struct Shared {
     download: Lane,
     /// At the cap on what is received.
     asking: Asking,
+    /// Peers whose streams draw before those of others; nobody where all are alike.
+    kept: RwLock<BTreeSet<PeerId>>,
     start: Instant,
 }
 
@@ -55,6 +69,8 @@ struct Lane {
     /// Bytes that have passed.
     passed: AtomicU64,
     bucket: Mutex<Bucket>,
+    /// Where streams to strangers wait before they draw from the bucket, if that is in use.
+    strangers: Mutex<Bucket>,
 }
 
 impl Pacing {
@@ -64,6 +80,7 @@ impl Pacing {
             upload: Lane::new(max_upload),
             download: Lane::new(max_download),
             asking: Asking::new(max_download),
+            kept: RwLock::default(),
             start: Instant::now(),
         };
         Self { shared: Arc::new(shared) }
@@ -79,6 +96,11 @@ impl Pacing {
     pub fn set_max_download(&self, cap: Option<u64>) {
         self.shared.asking.restart(cap);
         self.shared.download.set_cap(cap);
+    }
+
+    /// Lets streams to these peers draw before all others, and of no other peers.
+    pub(in crate::net) fn keep(&self, peers: impl IntoIterator<Item = PeerId>) {
+        *self.shared.kept.write() = peers.into_iter().collect();
     }
 
     /// Waits until bulk may be asked for: not at all where what is received has no cap. Turns come
@@ -126,6 +148,12 @@ impl Pacing {
 }
 
 impl Shared {
+    /// Whether a peer's streams wait for those of others.
+    fn is_stranger(&self, peer: &PeerId) -> bool {
+        let kept = self.kept.read();
+        !kept.is_empty() && !kept.contains(peer)
+    }
+
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -163,7 +191,12 @@ impl Shared {
 impl Lane {
     fn new(cap: Option<u64>) -> Self {
         let cap = cap.map_or(0, |cap| cap.max(1));
-        Self { cap: AtomicU64::new(cap), passed: AtomicU64::new(0), bucket: Mutex::new(Bucket::new(cap)) }
+        Self {
+            cap: AtomicU64::new(cap),
+            passed: AtomicU64::new(0),
+            bucket: Mutex::new(Bucket::new(cap)),
+            strangers: Mutex::new(Bucket::new(cap / STRANGERS_SHARE)),
+        }
     }
 
     fn cap(&self) -> Option<u64> {
@@ -173,6 +206,7 @@ impl Lane {
     fn set_cap(&self, cap: Option<u64>) {
         let cap = cap.map_or(0, |cap| cap.max(1));
         *self.bucket.lock() = Bucket::new(cap);
+        *self.strangers.lock() = Bucket::new(cap / STRANGERS_SHARE);
         self.cap.store(cap, Ordering::Relaxed);
     }
 }

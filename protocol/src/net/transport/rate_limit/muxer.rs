@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use libp2p::PeerId;
 use libp2p::core::muxing::{StreamMuxer, StreamMuxerEvent};
 
 use super::Pacing;
@@ -13,21 +14,22 @@ use super::wire_overhead::Framing;
 /// of one that is.
 pub(in crate::net) struct PacedMuxer<M> {
     inner: M,
+    peer: PeerId,
     pacing: Pacing,
     framing: Framing,
 }
 
 impl<M> PacedMuxer<M> {
-    pub(in crate::net) fn tcp(inner: M, pacing: Pacing) -> Self {
-        Self { inner, pacing, framing: Framing::TCP }
+    pub(in crate::net) fn tcp(peer: PeerId, inner: M, pacing: Pacing) -> Self {
+        Self { inner, peer, pacing, framing: Framing::TCP }
     }
 
-    pub(in crate::net) fn quic(inner: M, pacing: Pacing) -> Self {
-        Self { inner, pacing, framing: Framing::QUIC }
+    pub(in crate::net) fn quic(peer: PeerId, inner: M, pacing: Pacing) -> Self {
+        Self { inner, peer, pacing, framing: Framing::QUIC }
     }
 
     fn paced<S>(&self, stream: S) -> PacedStream<S> {
-        PacedStream::new(stream, self.pacing.clone(), self.framing)
+        PacedStream::new(stream, self.peer, self.pacing.clone(), self.framing)
     }
 }
 

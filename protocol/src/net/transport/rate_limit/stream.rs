@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::{AsyncRead, AsyncWrite};
+use libp2p::PeerId;
 use tokio::time::{Sleep, sleep_until};
 
 use super::token_bucket::BURST;
@@ -18,6 +19,7 @@ use super::{Pacing, Shared};
 /// read. So every stream may be one draw ahead when it reads.
 pub(in crate::net) struct PacedStream<S> {
     inner: S,
+    peer: PeerId,
     pacing: Pacing,
     framing: Framing,
     write: Turn,
@@ -31,6 +33,8 @@ struct Turn {
     granted: usize,
     /// When they may pass, after the start of the pacing.
     from: Duration,
+    /// Whether that is a place among strangers only: what passes is drawn then.
+    is_place: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -50,14 +54,14 @@ impl Turn {
 }
 
 impl<S> PacedStream<S> {
-    pub(super) fn new(inner: S, pacing: Pacing, framing: Framing) -> Self {
-        Self { inner, pacing, framing, write: Turn::default(), read: Turn::default() }
+    pub(super) fn new(inner: S, peer: PeerId, pacing: Pacing, framing: Framing) -> Self {
+        Self { inner, peer, pacing, framing, write: Turn::default(), read: Turn::default() }
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let Self { inner, pacing, framing, write: turn, .. } = self.get_mut();
+        let Self { inner, peer, pacing, framing, write: turn, .. } = self.get_mut();
         let (shared, lane) = (&*pacing.shared, &pacing.shared.upload);
         if lane.cap().is_none() {
             let written = ready!(Pin::new(inner).poll_write(cx, buf))?;
@@ -67,11 +71,20 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
         // A grant that the connection could not take in time is gone, or many of them could
         // pass at once later.
         if turn.granted == 0 || turn.from + BURST < shared.now() {
-            let mut bucket = lane.bucket.lock();
+            let (now, mut bucket) = (shared.now(), lane.bucket.lock());
             turn.granted = buf.len().min(bucket.largest_draw());
-            turn.from = bucket.draw(shared.now(), framing.sent(turn.granted));
+            let wire = framing.sent(turn.granted);
+            turn.is_place = !bucket.is_free(now) && shared.is_stranger(peer);
+            turn.from = match turn.is_place {
+                true => lane.strangers.lock().draw(now, wire),
+                false => bucket.draw(now, wire),
+            };
         }
         ready!(turn.poll_begin(shared, cx));
+        if std::mem::take(&mut turn.is_place) {
+            turn.from = lane.bucket.lock().draw(shared.now(), framing.sent(turn.granted));
+            ready!(turn.poll_begin(shared, cx));
+        }
         let granted = turn.granted.min(buf.len());
         let written = ready!(Pin::new(inner).poll_write(cx, &buf[..granted]))?;
         turn.granted -= written;

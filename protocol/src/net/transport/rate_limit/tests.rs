@@ -126,3 +126,28 @@ async fn a_cap_can_be_lifted_while_it_holds_streams_back() {
     assert_eq!(bytes.len(), LENGTH);
     assert!(source.pacing().uploaded() > LENGTH as u64);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_kept_comes_before_strangers_and_these_take_what_is_free() {
+    let (source, _source_events) = host(7, TCP, Some(CAP), None).await;
+    let (known, _known_events) = host(8, TCP, None, None).await;
+    let (stranger, _stranger_events) = host(9, TCP, None, None).await;
+    source.keep(vec![known.peer_id()]).await.unwrap();
+    for sink in [&known, &stranger] {
+        source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+    }
+    let rate = async |sink: &Host| {
+        let before = sink.pacing().downloaded();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        (sink.pacing().downloaded() - before) / 2
+    };
+    let mut accepted = stranger.accept(protocol_names::CHUNKS).unwrap();
+    flood(&source, &stranger, &mut accepted, 16).await;
+    // How well a cap is used depends on what else the machine does, so half of it is asked for.
+    let alone = rate(&stranger).await;
+    assert!(alone > CAP / 2, "{alone} bytes a second");
+    let mut accepted = known.accept(protocol_names::CHUNKS).unwrap();
+    flood(&source, &known, &mut accepted, 1).await;
+    let (of_known, of_stranger) = tokio::join!(rate(&known), rate(&stranger));
+    assert!(of_stranger > 0 && of_known > 4 * of_stranger, "{of_known} and {of_stranger} bytes a second");
+}
