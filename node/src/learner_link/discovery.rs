@@ -116,18 +116,14 @@ impl Discovery {
         tried.extend(network.err());
         let Err(error) = last else { return Ok(()) };
         tried.extend(error);
-        match self.host.find_peer(self.learner).await {
-            Ok(found) if found.is_empty() => {
-                if obstacle == Obstacle::Silent {
+        match self.dial_where_the_dht_says().await {
+            Ok(()) => return Ok(()),
+            Err(error) => {
+                if error.is_none() && obstacle == Obstacle::Silent {
                     obstacle = Obstacle::Unknown;
                 }
-                tried.push("the DHT does not know it".to_owned());
+                tried.push(error.unwrap_or_else(|| "the DHT does not know it".to_owned()));
             }
-            Ok(found) => match self.host.dial(self.learner, found).await {
-                Ok(()) => return Ok(()),
-                Err(error) => tried.push(format!("where the DHT says it is: {error}")),
-            },
-            Err(error) => tried.push(format!("the DHT: {error}")),
         }
         // The causes come in several lines; one failure is one line.
         let tried = tried.join("; ").lines().map(str::trim).collect::<Vec<_>>().join(" ");
@@ -157,6 +153,24 @@ impl Discovery {
             return Ok(());
         }
         Err(results.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect())
+    }
+
+    /// Dials where the first peers say that it is, then where all do. `None` where nobody knows it.
+    async fn dial_where_the_dht_says(&self) -> Result<(), Option<String>> {
+        let failed = |error: NetError| Some(format!("the DHT: {error}"));
+        let (mut found, everybody_was_asked) =
+            self.host.find_peer_early(self.learner).await.map_err(failed)?;
+        if !everybody_was_asked {
+            if self.host.dial(self.learner, found).await.is_ok() {
+                return Ok(());
+            }
+            found = self.host.find_peer(self.learner).await.map_err(failed)?;
+        }
+        if found.is_empty() {
+            return Err(None);
+        }
+        let dialled = self.host.dial(self.learner, found).await;
+        dialled.map_err(|error| Some(format!("where the DHT says it is: {error}")))
     }
 
     async fn dial_where_it_was(&self) -> Result<(), Option<String>> {

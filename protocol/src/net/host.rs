@@ -37,6 +37,10 @@ use crate::program::descriptors;
 use command::HostCommand;
 use driver::{HostDriver, WatchSenders};
 
+/// Most peers of one network answer the DHT within this time. It is also the pause between two looks at what
+/// they said.
+const OTHERS_ANSWER_WITHIN: Duration = Duration::from_millis(250);
+
 /// A running host. Clones are handles to the same host, which stops when the last of them is dropped.
 #[derive(Clone)]
 pub struct Host {
@@ -243,6 +247,33 @@ impl Host {
     pub async fn find_peer(&self, peer: PeerId) -> Result<Vec<Multiaddr>, NetError> {
         self.dht_ready().await?;
         self.ask(|reply| HostCommand::FindPeer { peer, reply }).await?
+    }
+
+    /// Looks a peer up like [`find_peer`](Self::find_peer), and answers as soon as the DHT has named addresses
+    /// that were not known, and others have had a moment to name more. The flag says whether everybody was
+    /// asked. A lookup ends only when those have been given up that have vanished without a word, which takes
+    /// seconds for each; but an early answer may be where the peer was before.
+    ///
+    /// # Errors
+    /// As those of [`find_peer`](Self::find_peer).
+    pub async fn find_peer_early(&self, peer: PeerId) -> Result<(Vec<Multiaddr>, bool), NetError> {
+        tokio::select! {
+            found = self.find_peer(peer) => Ok((found?, true)),
+            found = self.first_found(peer) => Ok((found?, false)),
+        }
+    }
+
+    /// The addresses that the DHT has named, a moment after the first.
+    async fn first_found(&self, peer: PeerId) -> Result<Vec<Multiaddr>, NetError> {
+        let mut is_last = false;
+        loop {
+            tokio::time::sleep(OTHERS_ANSWER_WITHIN).await;
+            let found = self.ask(|reply| HostCommand::FoundSoFar { peer, reply }).await?;
+            if is_last {
+                return Ok(found);
+            }
+            is_last = !found.is_empty();
+        }
     }
 
     /// Announces in the DHT that we provide `key`, and again every few minutes for as long as the host runs.

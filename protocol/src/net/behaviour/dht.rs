@@ -54,6 +54,12 @@ impl Dht {
         self.sought.remove(peer).map(|sought| sought.addresses).unwrap_or_default()
     }
 
+    /// The addresses told of `peer` by now, while it is looked for.
+    pub(in crate::net) fn addresses_so_far(&mut self, peer: &PeerId) -> Vec<Multiaddr> {
+        self.note();
+        self.sought.get(peer).map(|sought| sought.addresses.clone()).unwrap_or_default()
+    }
+
     fn note(&mut self) {
         for (peer, sought) in &mut self.sought {
             // What Kademlia would add to a dial: the addresses in its table, and those that its

@@ -23,6 +23,7 @@ pub(super) enum HostCommand {
     Request { peer: PeerId, body: Vec<u8>, reply: ReplySender<Vec<u8>> },
     Publish { topic: String, data: Vec<u8>, reply: ReplySender<()> },
     FindPeer { peer: PeerId, reply: ReplySender<Vec<Multiaddr>> },
+    FoundSoFar { peer: PeerId, reply: Answer<Vec<Multiaddr>> },
     Provide { key: Vec<u8>, reply: ReplySender<()> },
     Providers { key: Vec<u8>, reply: ReplySender<Vec<PeerId>> },
     BootstrapDht { reply: ReplySender<()> },

@@ -234,6 +234,7 @@ impl HostDriver {
             HostCommand::Request { peer, body, reply } => self.request(peer, body, reply),
             HostCommand::Publish { topic, data, reply } => answer(reply, self.publish(topic, data)),
             HostCommand::FindPeer { peer, reply } => self.find_peer(peer, reply),
+            HostCommand::FoundSoFar { peer, reply } => answer(reply, self.found_so_far(peer)),
             HostCommand::Provide { key, reply } => self.provide(key, reply),
             HostCommand::Providers { key, reply } => self.providers(key, reply),
             HostCommand::BootstrapDht { reply } => self.bootstrap_dht(reply),

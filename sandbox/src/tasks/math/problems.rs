@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::budget::StepBudget;
 use super::row::Row;
-use super::{MathOptions, extract, extract_judged, verify};
+use super::{MathOptions, extract_judged, verify};
 use crate::task::data_set;
 use crate::task::data_set::fields::Fields;
 use crate::task::data_set::{NamedRows, ReadRows, Rows};

@@ -31,6 +31,24 @@ impl HostDriver {
         self.queries.insert(id, Query::FindPeer { peer, reply });
     }
 
+    /// What the DHT has told by now of a peer that is looked for, and that is news to us.
+    pub(super) fn found_so_far(&mut self, peer: PeerId) -> Vec<Multiaddr> {
+        let found = self.swarm.behaviour_mut().kad.addresses_so_far(&peer);
+        self.news(&peer, found)
+    }
+
+    /// Those of a peer's addresses that are believed and not known.
+    fn news(&self, peer: &PeerId, found: Vec<Multiaddr>) -> Vec<Multiaddr> {
+        let (known, mut news) = (self.book.addresses(peer), Vec::new());
+        let vias: Vec<&Multiaddr> = self.links.values().map(|link| &link.via).collect();
+        for addr in believed(found, &vias) {
+            if !known.contains(&addr) && !news.contains(&addr) {
+                news.push(addr);
+            }
+        }
+        news
+    }
+
     pub(super) fn provide(&mut self, key: Vec<u8>, reply: ReplySender<()>) {
         if self.queries.len() >= MAX_PENDING_QUERIES {
             return answer(reply, Err(busy()));
@@ -109,14 +127,8 @@ impl HostDriver {
         match (query, result) {
             (Query::FindPeer { peer, reply }, QueryResult::GetClosestPeers(_)) => {
                 let found = self.swarm.behaviour_mut().kad.take_addresses(&peer);
-                let mut addrs = self.book.addresses(&peer);
-                let vias: Vec<&Multiaddr> = self.links.values().map(|link| &link.via).collect();
-                for addr in believed(found, &vias) {
-                    if !addrs.contains(&addr) {
-                        addrs.push(addr);
-                    }
-                }
-                answer(reply, Ok(addrs));
+                let news = self.news(&peer, found);
+                answer(reply, Ok([self.book.addresses(&peer), news].concat()));
             }
             (Query::Provide { reply }, QueryResult::StartProviding(result)) => {
                 let timeout = NetError::DhtTimeout { what: "announce a provider" };

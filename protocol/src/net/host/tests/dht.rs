@@ -90,7 +90,33 @@ async fn a_peer_that_has_moved_is_found_where_others_say_that_it_is() {
         new.iter().all(|address| known.contains(address)).then_some(())
     })
     .await;
+    let (early, _) = asker.find_peer_early(moved.peer_id()).await.unwrap();
+    assert!(new.iter().any(|address| early.contains(address)), "what was known is no news: {early:?}");
     let found = asker.find_peer(moved.peer_id()).await.unwrap();
     assert!(new.iter().all(|address| found.contains(address)), "{found:?}");
     asker.dial(moved.peer_id(), new).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_is_found_before_those_are_given_up_that_have_vanished() {
+    let (boot, _boot_events) = start(&[TCP, QUIC]).await;
+    let wanted = start_echo(&[TCP]).await;
+    connect(&wanted, &boot).await;
+    // They end without a word, and nothing says that nobody listens there any more.
+    for _ in 0..4 {
+        let (vanished, _events) = start(&[QUIC]).await;
+        connect(&vanished, &boot).await;
+        eventually("the boot node lists it", || async {
+            let listed = boot.known_addresses(vanished.peer_id()).await;
+            (!listed.is_empty()).then_some(())
+        })
+        .await;
+        vanished.shutdown().await;
+    }
+    let (newcomer, _events) = start(&[TCP, QUIC]).await;
+    connect(&newcomer, &boot).await;
+    let (found, everybody_was_asked) = newcomer.find_peer_early(wanted.peer_id()).await.unwrap();
+    assert!(wanted.listen_addrs().iter().any(|address| found.contains(address)), "{found:?}");
+    assert!(!everybody_was_asked, "a lookup waits for seconds for those that have vanished");
+    newcomer.dial(wanted.peer_id(), found).await.unwrap();
 }

@@ -13,6 +13,16 @@ use super::token_bucket::BURST;
 use super::wire_overhead::Framing;
 use super::{Pacing, Shared};
 
+/// Whoever waits among strangers hears within this time that it is kept now.
+const KEPT_KNOWN_WITHIN: Duration = Duration::from_millis(250);
+
+/// The next instant at which those look that wait among strangers: the same for all polls until then, so that
+/// these leave the timer alone.
+fn next_look(now: Duration) -> Duration {
+    let looks = now.as_millis() / KEPT_KNOWN_WITHIN.as_millis() + 1;
+    KEPT_KNOWN_WITHIN.saturating_mul(u32::try_from(looks).unwrap_or(u32::MAX))
+}
+
 /// A stream whose bytes are drawn from the two buckets of a host.
 ///
 /// What is written is drawn before, what is read afterwards, for nobody knows how much there is to
@@ -41,13 +51,17 @@ struct Turn {
 impl Turn {
     /// Waits for the instant from which the granted bytes may pass.
     fn poll_begin(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<()> {
-        if self.from <= shared.now() {
+        self.poll_until(self.from, shared, cx)
+    }
+
+    fn poll_until(&mut self, instant: Duration, shared: &Shared, cx: &mut Context<'_>) -> Poll<()> {
+        if instant <= shared.now() {
             return Poll::Ready(());
         }
-        let from = shared.start + self.from;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(from)));
-        if timer.deadline() != from {
-            timer.as_mut().reset(from);
+        let instant = shared.start + instant;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(instant)));
+        if timer.deadline() != instant {
+            timer.as_mut().reset(instant);
         }
         timer.as_mut().poll(cx)
     }
@@ -70,7 +84,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
         }
         // A grant that the connection could not take in time is gone, or many of them could
         // pass at once later.
-        if turn.granted == 0 || turn.from + BURST < shared.now() {
+        if turn.granted == 0 || (!turn.is_place && turn.from + BURST < shared.now()) {
             let (now, mut bucket) = (shared.now(), lane.bucket.lock());
             turn.granted = buf.len().min(bucket.largest_draw());
             let wire = framing.sent(turn.granted);
@@ -80,11 +94,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
                 false => bucket.draw(now, wire),
             };
         }
-        ready!(turn.poll_begin(shared, cx));
-        if std::mem::take(&mut turn.is_place) {
-            turn.from = lane.bucket.lock().draw(shared.now(), framing.sent(turn.granted));
-            ready!(turn.poll_begin(shared, cx));
+        while turn.is_place {
+            let now = shared.now();
+            if turn.from <= now || !shared.is_stranger(peer) {
+                turn.from = lane.bucket.lock().draw(now, framing.sent(turn.granted));
+                turn.is_place = false;
+            } else {
+                ready!(turn.poll_until(turn.from.min(next_look(now)), shared, cx));
+            }
         }
+        ready!(turn.poll_begin(shared, cx));
         let granted = turn.granted.min(buf.len());
         let written = ready!(Pin::new(inner).poll_write(cx, &buf[..granted]))?;
         turn.granted -= written;

@@ -151,3 +151,34 @@ async fn who_is_kept_comes_before_strangers_and_these_take_what_is_free() {
     let (of_known, of_stranger) = tokio::join!(rate(&known), rate(&stranger));
     assert!(of_stranger > 0 && of_known > 4 * of_stranger, "{of_known} and {of_stranger} bytes a second");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_that_becomes_known_need_not_wait_among_the_others() {
+    // Of 20,000 bytes a second, strangers have 2,000 while somebody known takes all.
+    let (source, _source_events) = host(10, TCP, Some(20_000), None).await;
+    let (known, _known_events) = host(11, TCP, None, None).await;
+    let (crowd, _crowd_events) = host(12, TCP, None, None).await;
+    let (newcomer, _newcomer_events) = host(13, TCP, None, None).await;
+    for sink in [&known, &crowd, &newcomer] {
+        source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+    }
+    let mut of_newcomer = newcomer.accept(protocol_names::CHUNKS).unwrap();
+    let mut sent = source.open_stream(newcomer.peer_id(), protocol_names::CHUNKS).await.unwrap();
+    let (_, mut received) = of_newcomer.next().await.unwrap();
+    let (mut of_known, mut of_crowd) =
+        (known.accept(protocol_names::CHUNKS).unwrap(), crowd.accept(protocol_names::CHUNKS).unwrap());
+    flood(&source, &crowd, &mut of_crowd, 40).await;
+    flood(&source, &known, &mut of_known, 4).await;
+    source.keep(vec![known.peer_id()]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    // The crowd's forty places come first: half a minute.
+    tokio::spawn(async move {
+        sent.write_all(&[7; 1000]).await.unwrap();
+        sent.flush().await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    source.keep(vec![known.peer_id(), newcomer.peer_id()]).await.unwrap();
+    let mut bytes = [0; 1000];
+    timeout(Duration::from_secs(5), received.read_exact(&mut bytes)).await.expect("it is known").unwrap();
+}
