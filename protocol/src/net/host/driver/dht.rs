@@ -31,8 +31,12 @@ impl HostDriver {
         self.queries.insert(id, Query::FindPeer { peer, reply });
     }
 
-    /// What the DHT has told by now of a peer that is looked for, and that is news to us.
+    /// What the DHT has told by now of a peer that is looked for, and that is news to us. A lookup may connect
+    /// to the peer itself: then there is nothing left to look for.
     pub(super) fn found_so_far(&mut self, peer: PeerId) -> Vec<Multiaddr> {
+        if self.swarm.is_connected(&peer) {
+            return self.book.addresses(&peer);
+        }
         let found = self.swarm.behaviour_mut().kad.addresses_so_far(&peer);
         self.news(&peer, found)
     }
