@@ -128,7 +128,7 @@ impl EchoBehaviour {
             ping: ping::Behaviour::new(
                 ping::Config::new().with_interval(PING_INTERVAL).with_timeout(PING_TIMEOUT),
             ),
-            kad: Dht::new(kad(me, config.mode)),
+            kad: Dht::new(kad(me, config.answers_dht())),
             gossip: gossip(config)?,
             control: request_response::Behaviour::new(
                 [
@@ -168,7 +168,7 @@ fn identify(key: &Keypair, agent: String) -> identify::Behaviour {
     )
 }
 
-fn kad(peer: PeerId, mode: DhtMode) -> kad::Behaviour<MemoryStore> {
+fn kad(peer: PeerId, answers: bool) -> kad::Behaviour<MemoryStore> {
     let mut config = kad::Config::new(StreamProtocol::new(protocol_names::KAD));
     config
         // Nothing is stored before the host has looked at it; value records are never stored.
@@ -186,10 +186,7 @@ fn kad(peer: PeerId, mode: DhtMode) -> kad::Behaviour<MemoryStore> {
         max_provided_keys: MAX_PROVIDER_KEYS,
     };
     let mut kad = kad::Behaviour::with_config(peer, MemoryStore::with_config(peer, store), config);
-    kad.set_mode(Some(match mode {
-        DhtMode::Server | DhtMode::Auto => kad::Mode::Server,
-        DhtMode::Client => kad::Mode::Client,
-    }));
+    kad.set_mode(Some(if answers { kad::Mode::Server } else { kad::Mode::Client }));
     kad
 }
 

@@ -90,7 +90,7 @@ impl Host {
             reach: reach_sender,
             own: own_sender,
         };
-        let mut driver = HostDriver::new(swarm, config.mode, command_receiver, event_sender, watch_senders);
+        let mut driver = HostDriver::new(swarm, &config, command_receiver, event_sender, watch_senders);
         driver.listen(config.listen, config.external).await?;
         host.runtime.spawn(driver.run());
         Ok((host, HostEvents::new(event_receiver)))

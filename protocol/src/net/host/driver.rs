@@ -34,7 +34,7 @@ use crate::control::heartbeat::Reach;
 use crate::net::addresses::book::AddressBook;
 use crate::net::addresses::dialable;
 use crate::net::behaviour::{EchoBehaviour, EchoBehaviourEvent};
-use crate::net::config::DhtMode;
+use crate::net::config::{DhtMode, HostConfig};
 use crate::net::error::NetError;
 use crate::net::reachability::findings::Reachability;
 use crate::program::log_throttle::Paced;
@@ -70,6 +70,8 @@ pub(super) struct HostDriver {
     /// DHT queries for which somebody waits.
     queries: HashMap<QueryId, dht::Query>,
     mode: DhtMode,
+    /// Whether it answers the DHT, as far as others can reach it.
+    answers_dht: bool,
     reachability: Reachability,
     relays: reachability::Relays,
     /// Tells the handles on which addresses we listen.
@@ -93,7 +95,7 @@ pub(super) struct WatchSenders {
 impl HostDriver {
     pub(super) fn new(
         swarm: Swarm<EchoBehaviour>,
-        mode: DhtMode,
+        config: &HostConfig,
         commands: mpsc::Receiver<HostCommand>,
         events: mpsc::Sender<HostEvent>,
         watch_senders: WatchSenders,
@@ -113,7 +115,8 @@ impl HostDriver {
             verdicts: FuturesUnordered::new(),
             bad_gossip: BTreeMap::new(),
             queries: HashMap::new(),
-            mode,
+            mode: config.mode,
+            answers_dht: config.answers_dht(),
             reachability: Reachability::default(),
             relays: reachability::Relays::default(),
             listening,

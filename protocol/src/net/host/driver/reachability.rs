@@ -151,7 +151,8 @@ impl HostDriver {
             if changed {
                 tracing::info!(?reach, "whether others can connect to this host");
                 self.open_dial_back(reach == Reach::Public);
-                let listed = if reach == Reach::Private { kad::Mode::Client } else { kad::Mode::Server };
+                let answers = self.answers_dht && reach != Reach::Private;
+                let listed = if answers { kad::Mode::Server } else { kad::Mode::Client };
                 self.swarm.behaviour_mut().kad.set_mode(Some(listed));
             }
             match (reach, self.relays.place) {

@@ -120,3 +120,18 @@ async fn a_peer_is_found_before_those_are_given_up_that_have_vanished() {
     assert!(!everybody_was_asked, "a lookup waits for seconds for those that have vanished");
     newcomer.dial(wanted.peer_id(), found).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volunteer_with_a_narrow_uplink_only_asks_the_dht() {
+    for (max_upload, answers) in [(None, true), (Some(DHT_UPLOAD), true), (Some(DHT_UPLOAD - 1), false)] {
+        let (boot, _boot_events) = start(&[TCP]).await;
+        let (volunteer, _events) =
+            Host::start(HostConfig { mode: DhtMode::Auto, max_upload, ..config(&[TCP]) }).await.unwrap();
+        let (asker, _asker_events) = start(&[TCP]).await;
+        connect(&volunteer, &boot).await;
+        connect(&asker, &volunteer).await;
+        assert!(volunteer.find_peer(boot.peer_id()).await.is_ok(), "it asks whatever its uplink");
+        // The asker knows nobody else.
+        assert_eq!(asker.find_peer(PeerId::random()).await.is_ok(), answers, "{max_upload:?}");
+    }
+}
