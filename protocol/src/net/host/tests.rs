@@ -14,7 +14,7 @@ use std::time::Duration;
 use libp2p::Multiaddr;
 
 use super::*;
-use crate::net::config::DhtMode;
+use crate::net::config::{DHT_UPLOAD, DhtMode};
 use crate::net::limits::{MAX_GOSSIP_MESSAGE, MAX_PENDING_REPLIES, MAX_TOPICS};
 
 const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
