@@ -88,7 +88,7 @@ fn own_claim(kind: AttackKind, course: &Course) -> Option<(&'static str, bool)> 
             Some(("nobody dials an address that was only claimed", !course.counts.done.contains_key(DIALLED)))
         }
         AttackKind::Droppers => Some(("no order is given up", !course.given_up)),
-        AttackKind::Sleepers => Some(("every sleeper is suspended", course.counts.caught.len() == SLEEPERS)),
+        AttackKind::Sleepers => Some(("every sleeper is suspended", course.suspended == SLEEPERS)),
         AttackKind::Heartbeats
         | AttackKind::Silent
         | AttackKind::Connections
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(missed(AttackKind::Droppers, |course| course.given_up = true)[0], "no order is given up");
         assert_eq!(missed(AttackKind::Sleepers, |_| ())[0], "every sleeper is suspended");
         let caught = |course: &mut Course| {
-            course.counts.caught = (0..SLEEPERS).collect();
+            course.suspended = SLEEPERS;
             course.attack.updates_per_s = 3.0;
             course.attack.versions_per_s = vec![0.42; 3];
         };

@@ -25,8 +25,6 @@ pub(super) struct Counts {
     pub(super) lies: BTreeMap<FrameOutcome, u64>,
     /// Honest groups of each sleeper that were accepted before it lied.
     pub(super) rested: BTreeMap<usize, u64>,
-    /// Sleepers that were suspended.
-    pub(super) caught: BTreeSet<usize>,
 }
 
 impl Tally {
@@ -48,11 +46,6 @@ impl Tally {
     /// Counts an honest group of a sleeper that was accepted.
     pub(super) fn rest(&self, sleeper: usize) {
         *self.0.lock().rested.entry(sleeper).or_default() += 1;
-    }
-
-    /// Notes that a sleeper is not heard any more.
-    pub(super) fn caught(&self, sleeper: usize) {
-        self.0.lock().caught.insert(sleeper);
     }
 
     /// All that was counted so far.

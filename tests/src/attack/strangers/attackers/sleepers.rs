@@ -35,11 +35,8 @@ pub(super) fn spawn(scene: &Arc<Scene>, gang: &mut JoinSet<()>) {
 async fn live(scene: Arc<Scene>, number: usize) {
     loop {
         match labour(&scene, number).await {
-            Ok(()) => {
-                scene.tally.caught(number);
-                // A new key would need another 700 groups.
-                return pending().await;
-            }
+            // A new key would need another 700 groups.
+            Ok(()) => return pending().await,
             Err(error) => again(&scene, error).await,
         }
     }
