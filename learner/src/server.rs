@@ -314,8 +314,8 @@ async fn sweep(shared: Arc<SharedState>, host: Host, snapshots: Snapshots) {
             let _ = snapshots.leaves(leaves).await;
         }
         // Where too many are connected, and where an uplink is narrow, strangers make room.
-        let known: Vec<PublicKey> =
-            with_a_record.into_iter().chain(reported_consumers.iter().copied()).collect();
+        let working = with_a_record.into_iter().chain(reported_consumers.iter().copied());
+        let known: Vec<PublicKey> = working.chain(shared.verifiers.that_offered()).collect();
         if known != kept {
             kept.clone_from(&known);
             // Keys are points of a curve, which takes microseconds each: only where something has changed.

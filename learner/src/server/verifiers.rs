@@ -103,6 +103,12 @@ impl Verifiers {
         self.0.lock().panel.verifiers() > 0
     }
 
+    /// Those that have offered to look at something. Owners share the places, however many keys they have.
+    pub(super) fn that_offered(&self) -> Vec<PublicKey> {
+        let state = self.0.lock();
+        state.lines.iter().filter(|(_, line)| line.offered).map(|(key, _)| *key).collect()
+    }
+
     /// Notes time and version: [`Panel::at`].
     pub(super) fn at(&self, now: UnixMillis, version: PolicyVersion) {
         self.0.lock().panel.at(now, version);
