@@ -6,11 +6,11 @@
 //! milliseconds' worth of bytes, so that a request is not stuck after bulk data. Without a cap, a stream
 //! costs one more atomic addition.
 //!
-//! Strangers do not take a cap from those that matter: peers that a process [keeps](crate::net::Host::keep)
-//! draw before all others. What a stranger sends or asks for costs it nothing, but each connection costs us
-//! some kilobytes of identify and DHT, and a thousand of them would fill a home's uplink for good. So
-//! streams to strangers take what is free, and a [tenth](STRANGERS_SHARE) of the cap where nothing is.
-//! Who keeps nobody has no strangers.
+//! Strangers do not take a cap from those that matter: peers that a process [keeps](crate::net::Host::keep),
+//! and consumers with a place at it, draw before all others. What a stranger asks for costs it nothing, but
+//! each connection costs us some kilobytes of identify and DHT, and a thousand of them would fill a home's
+//! uplink for good. So streams to strangers take what is free, and a [tenth](STRANGERS_SHARE) of the cap
+//! where nothing is. Who keeps nobody has no strangers.
 //!
 //! A cap on what is received works through back-pressure: what is not read stays in the windows of the
 //! connections, and the sender stops. So a sender that was idle may first fill a window at the speed of
@@ -24,7 +24,8 @@ mod stream;
 mod token_bucket;
 mod wire_overhead;
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -55,9 +56,36 @@ struct Shared {
     download: Lane,
     /// At the cap on what is received.
     asking: Asking,
-    /// Peers whose streams draw before those of others; nobody where all are alike.
-    kept: RwLock<BTreeSet<PeerId>>,
+    partners: RwLock<Partners>,
     start: Instant,
+}
+
+/// Peers whose streams draw before those of others.
+#[derive(Debug, Default)]
+struct Partners {
+    /// Nobody where all peers are alike.
+    kept: BTreeSet<PeerId>,
+    /// Consumers that are served, with the number of their streams.
+    served: BTreeMap<PeerId, usize>,
+}
+
+/// A consumer that is served comes before strangers, until this is dropped.
+#[derive(Debug)]
+pub(in crate::net) struct ServedPeer {
+    pacing: Pacing,
+    peer: PeerId,
+}
+
+impl Drop for ServedPeer {
+    fn drop(&mut self) {
+        let mut partners = self.pacing.shared.partners.write();
+        if let Entry::Occupied(mut streams) = partners.served.entry(self.peer) {
+            *streams.get_mut() -= 1;
+            if *streams.get() == 0 {
+                streams.remove();
+            }
+        }
+    }
 }
 
 /// The cap and the count of one direction.
@@ -80,7 +108,7 @@ impl Pacing {
             upload: Lane::new(max_upload),
             download: Lane::new(max_download),
             asking: Asking::new(max_download),
-            kept: RwLock::default(),
+            partners: RwLock::default(),
             start: Instant::now(),
         };
         Self { shared: Arc::new(shared) }
@@ -100,7 +128,13 @@ impl Pacing {
 
     /// Lets streams to these peers draw before all others, and of no other peers.
     pub(in crate::net) fn keep(&self, peers: impl IntoIterator<Item = PeerId>) {
-        *self.shared.kept.write() = peers.into_iter().collect();
+        self.shared.partners.write().kept = peers.into_iter().collect();
+    }
+
+    /// Lets streams to a consumer draw before those to strangers while it is served.
+    pub(in crate::net) fn serve(&self, peer: PeerId) -> ServedPeer {
+        *self.shared.partners.write().served.entry(peer).or_default() += 1;
+        ServedPeer { pacing: self.clone(), peer }
     }
 
     /// Waits until bulk may be asked for: not at all where what is received has no cap. Turns come
@@ -150,8 +184,8 @@ impl Pacing {
 impl Shared {
     /// Whether a peer's streams wait for those of others.
     fn is_stranger(&self, peer: &PeerId) -> bool {
-        let kept = self.kept.read();
-        !kept.is_empty() && !kept.contains(peer)
+        let Partners { kept, served } = &*self.partners.read();
+        !kept.is_empty() && !kept.contains(peer) && !served.contains_key(peer)
     }
 
     fn now(&self) -> Duration {

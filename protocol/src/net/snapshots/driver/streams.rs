@@ -11,6 +11,7 @@ use crate::net::snapshots::messages::{DriverCommand, Reporter, StreamReport};
 use crate::net::snapshots::requests::Requests;
 use crate::net::snapshots::stats::StreamTraffic;
 use crate::net::snapshots::upstream::{ASKS, NeighbourStream, UpstreamCommand};
+use crate::net::transport::rate_limit::ServedPeer;
 use crate::snapshot::blocks::BlockMask;
 use crate::snapshot::manifest::{Manifest, Piece, PieceIndex};
 use crate::store::ChunkStore;
@@ -33,6 +34,8 @@ struct Consumer {
     serial: u64,
     mailbox: Arc<Mailbox>,
     task: AbortHandle,
+    /// Its blocks do not wait for what strangers ask for.
+    _served: Option<ServedPeer>,
 }
 
 impl Drop for Consumer {
@@ -148,7 +151,8 @@ impl Edges {
         let mailbox = Arc::new(Mailbox::default());
         let task = downstream::serve(stream, self.store.clone(), mailbox.clone(), reporter);
         let task = tokio::spawn(task).abort_handle();
-        self.consumers.insert(peer, Consumer { serial, mailbox, task }).is_some()
+        let served = peer_of_key(&peer).map(|peer| self.host.pacing().serve(peer));
+        self.consumers.insert(peer, Consumer { serial, mailbox, task, _served: served }).is_some()
     }
 
     /// Ends a consumer's stream.

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
+use libp2p::PeerId;
 use tokio::time::{Instant, timeout};
 
+use super::Pacing;
 use crate::net::{Host, HostConfig, HostEvents, IncomingStreams, protocol_names};
 
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";
@@ -181,4 +183,18 @@ async fn a_stranger_that_becomes_known_need_not_wait_among_the_others() {
     source.keep(vec![known.peer_id(), newcomer.peer_id()]).await.unwrap();
     let mut bytes = [0; 1000];
     timeout(Duration::from_secs(5), received.read_exact(&mut bytes)).await.expect("it is known").unwrap();
+}
+
+#[test]
+fn a_consumer_is_no_stranger_while_one_of_its_streams_is_served() {
+    let (kept, consumer) = (PeerId::random(), PeerId::random());
+    let pacing = Pacing::new(Some(CAP), None);
+    assert!(!pacing.shared.is_stranger(&consumer), "who keeps nobody has no strangers");
+    pacing.keep([kept]);
+    assert!(pacing.shared.is_stranger(&consumer) && !pacing.shared.is_stranger(&kept));
+    let (old, new) = (pacing.serve(consumer), pacing.serve(consumer));
+    drop(old);
+    assert!(!pacing.shared.is_stranger(&consumer));
+    drop(new);
+    assert!(pacing.shared.is_stranger(&consumer));
 }
