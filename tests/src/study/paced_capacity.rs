@@ -5,7 +5,7 @@
 //! by level.
 
 use super::paced;
-use super::simulated::{Claim, FleetStudy, claim, largest, of_processes, picture, smallest};
+use super::simulated::{Claim, FleetStudy, claim, largest, of_processes, picture, smallest, too_few};
 use super::simulated_chart::{Axis, Line, Marker, draw};
 use crate::harness::binaries::Binaries;
 use crate::output::console::{CommandReport, Console};
@@ -117,9 +117,9 @@ impl Sweep {
         (GAMMA * self.needed).ceil() as usize
     }
 
-    /// The workers of 0.8 μ_min, or the fewest that were tried where those are more.
+    /// Too few, or the fewest that were tried where those are more.
     fn fewer(&self) -> usize {
-        ((0.8 * self.needed) as usize).max(FEWEST)
+        too_few(self.target()).max(FEWEST)
     }
 
     /// The workers that are tried after the fewest.
@@ -193,7 +193,7 @@ fn claims(sweeps: &[Sweep]) -> Vec<Claim> {
             json!({"bubbles": enough, "largest": largest(&enough)}),
         ),
         claim(
-            "it is at least 5 % at 0.8 of mu_min",
+            "it is at least 5 % at 0.8 of those",
             too_few.iter().all(|bubble| *bubble >= BUBBLES.1),
             json!({"bubbles": too_few, "smallest": smallest(&too_few)}),
         ),
@@ -228,8 +228,8 @@ mod tests {
         let sweep = Sweep::begin(3, &rows(0.28)).unwrap();
         assert!((sweep.rate - 12.5 / 7.0).abs() < 1e-9);
         assert!((sweep.needed - 2.0 * 16.0 / 1.9 / sweep.rate).abs() < 1e-9, "{sweep:?}");
-        assert_eq!((sweep.fewer(), sweep.target()), (7, 11));
-        assert_eq!(sweep.levels().unwrap(), BTreeSet::from([9, 11]));
+        assert_eq!((sweep.fewer(), sweep.target()), (8, 11));
+        assert_eq!(sweep.levels().unwrap(), BTreeSet::from([8, 9, 11]));
         assert!(Sweep::begin(3, &rows(0.01)).is_err(), "the learner does not wait");
     }
 
@@ -237,15 +237,15 @@ mod tests {
     fn thresholds_lie_between_levels_and_every_claim_can_fail() {
         let sweep = |budget, between, enough| {
             let begun = Sweep::begin(budget, &rows(0.28)).unwrap();
-            Sweep { points: vec![(7, 0.21), (9, between), (begun.target(), enough)], ..begun }
+            Sweep { points: vec![(7, 0.21), (8, 0.12), (9, between), (begun.target(), enough)], ..begun }
         };
         let judged = |sweeps: &[Sweep]| claims(sweeps).iter().map(|(_, holds, _)| *holds).collect::<Vec<_>>();
         let (small, large) = (sweep(3, 0.04, 0.005), sweep(11, 0.01, 0.0));
-        assert!((small.threshold().unwrap() - (7.0 + 2.0 * 0.16 / 0.17)).abs() < 1e-9);
+        assert!((small.threshold().unwrap() - (8.0 + 0.07 / 0.08)).abs() < 1e-9);
         assert_eq!(judged(&[small.clone(), large.clone()]), [true, true, true]);
         assert_eq!(judged(&[large, small.clone()]), [true, true, false]);
         assert_eq!(judged(&[small.clone(), sweep(11, 0.01, 0.02)]), [false, true, true]);
-        let none = Sweep { points: vec![(7, 0.02), (9, 0.01), (11, 0.0)], ..small.clone() };
+        let none = Sweep { points: vec![(7, 0.02), (8, 0.02), (9, 0.01), (11, 0.0)], ..small.clone() };
         assert_eq!(judged(&[small, none]), [true, false, false]);
     }
 }

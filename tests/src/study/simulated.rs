@@ -70,6 +70,11 @@ pub(super) fn quiet(nodes: Vec<SceneNode>, broadcast_s: f64) -> Scene {
     }
 }
 
+/// Workers that are too few: 0.8 of those that are enough.
+pub(super) fn too_few(enough: usize) -> usize {
+    enough * 4 / 5
+}
+
 /// 0 of none.
 pub(super) fn mean(figures: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = figures.fold((0.0, 0_u64), |(sum, count), figure| (sum + figure, count + 1));

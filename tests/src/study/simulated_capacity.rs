@@ -4,7 +4,7 @@
 //! under the one that they have, so that fewer are enough. Both are simulated.
 
 use super::fleet::{self, End, Scene, SceneNode};
-use super::simulated::{FleetStudy, claim, largest, mean, picture, quiet, report, smallest, worker};
+use super::simulated::{FleetStudy, claim, largest, mean, picture, quiet, report, smallest, too_few, worker};
 use super::simulated_chart::{Axis, Line, Marker, draw};
 use super::worker_pool;
 use crate::output::console::{CommandReport, Console};
@@ -74,16 +74,17 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
         |at: usize, meanwhile| (2..=MOST).find(|workers| mean_of(at, *workers, meanwhile) <= 0.01);
     let (mut rows, mut lines, mut markers, mut thresholds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut saved = Vec::new();
-    let (mut enough, mut too_few) = (Vec::new(), Vec::new());
+    let (mut enough, mut scarce) = (Vec::new(), Vec::new());
     for (at, (budget, train_s)) in BUDGETS.into_iter().enumerate() {
         let needed = required(budget, train_s)? / rate;
-        let (target, fewer) = ((GAMMA * needed).ceil() as usize, (0.8 * needed).floor() as usize);
+        let target = (GAMMA * needed).ceil() as usize;
+        let fewer = too_few(target);
         let points: Vec<(f64, f64)> =
             (2..=MOST).map(|workers| (workers as f64, bubble(at, workers))).collect();
         let (found, working_on) = (enough_of(at, Meanwhile::Wait), enough_of(at, Meanwhile::WorkOn));
         saved.push(working_on.is_some_and(|fewer| found.is_none_or(|found| fewer <= found)));
         enough.push(bubble(at, target));
-        too_few.push(bubble(at, fewer));
+        scarce.push(bubble(at, fewer));
         thresholds.push(found.unwrap_or(usize::MAX));
         let said = |found: Option<usize>| found.map_or_else(|| format!("none of {MOST}"), |n| n.to_string());
         console.say(format!(
@@ -110,9 +111,9 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
             json!({"bubbles": enough, "largest": largest(&enough)}),
         ),
         claim(
-            "it is at least 5 % at 0.8 of mu_min",
-            too_few.iter().all(|bubble| *bubble >= 0.05),
-            json!({"bubbles": too_few, "smallest": smallest(&too_few)}),
+            "it is at least 5 % at 0.8 of those",
+            scarce.iter().all(|bubble| *bubble >= 0.05),
+            json!({"bubbles": scarce, "smallest": smallest(&scarce)}),
         ),
         claim(
             "a larger S needs no more workers, and the largest fewer than the smallest",
