@@ -9,8 +9,8 @@
 //! Strangers do not take a cap from those that matter: peers that a process [keeps](crate::net::Host::keep),
 //! and consumers with a place at it, draw before all others. What a stranger asks for costs it nothing, but
 //! each connection costs us some kilobytes of identify and DHT, and a thousand of them would fill a home's
-//! uplink for good. So streams to strangers take what is free, and a [tenth](STRANGERS_SHARE) of the cap
-//! where nothing is. Who keeps nobody has no strangers.
+//! uplink for good. So strangers [queue](strangers) for most of what the others leave, and for a tenth of the
+//! cap where these leave nothing. Who keeps nobody has no strangers.
 //!
 //! A cap on what is received works through back-pressure: what is not read stays in the windows of the
 //! connections, and the sender stops. So a sender that was idle may first fill a window at the speed of
@@ -20,6 +20,7 @@
 mod muxer;
 mod receive_budget;
 mod request_turns;
+mod strangers;
 mod stream;
 mod token_bucket;
 mod wire_overhead;
@@ -37,12 +38,9 @@ use tokio::time::Instant;
 pub(in crate::net) use muxer::PacedMuxer;
 use request_turns::Asking;
 pub(in crate::net) use request_turns::{OutstandingBytes, RequestPermit};
+use strangers::Strangers;
 use token_bucket::Bucket;
 use wire_overhead::{ACK_SHARE, Framing};
-
-/// The part of a cap that strangers share while kept peers want all of it: one in so many bytes. Enough for
-/// the identify of one newcomer a second at the smallest uplinks that are of use, 240 kbit/s.
-const STRANGERS_SHARE: u64 = 10;
 
 /// The caps of a host, and what has passed. Clones are handles to the same caps.
 #[derive(Clone, Debug)]
@@ -97,8 +95,8 @@ struct Lane {
     /// Bytes that have passed.
     passed: AtomicU64,
     bucket: Mutex<Bucket>,
-    /// Where streams to strangers wait before they draw from the bucket, if that is in use.
-    strangers: Mutex<Bucket>,
+    /// Where streams to strangers wait before they draw from the bucket.
+    strangers: Mutex<Strangers>,
 }
 
 impl Pacing {
@@ -229,7 +227,7 @@ impl Lane {
             cap: AtomicU64::new(cap),
             passed: AtomicU64::new(0),
             bucket: Mutex::new(Bucket::new(cap)),
-            strangers: Mutex::new(Bucket::new(cap / STRANGERS_SHARE)),
+            strangers: Mutex::new(Strangers::new(cap)),
         }
     }
 
@@ -240,7 +238,7 @@ impl Lane {
     fn set_cap(&self, cap: Option<u64>) {
         let cap = cap.map_or(0, |cap| cap.max(1));
         *self.bucket.lock() = Bucket::new(cap);
-        *self.strangers.lock() = Bucket::new(cap / STRANGERS_SHARE);
+        *self.strangers.lock() = Strangers::new(cap);
         self.cap.store(cap, Ordering::Relaxed);
     }
 }

@@ -13,14 +13,14 @@ use super::token_bucket::BURST;
 use super::wire_overhead::Framing;
 use super::{Pacing, Shared};
 
-/// Whoever waits among strangers hears within this time that it is kept now.
-const KEPT_KNOWN_WITHIN: Duration = Duration::from_millis(250);
+/// Whoever waits among strangers knows within this time that it is kept now, or that its turn comes earlier.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The next instant at which those look that wait among strangers: the same for all polls until then, so that
 /// these leave the timer alone.
 fn next_look(now: Duration) -> Duration {
-    let looks = now.as_millis() / KEPT_KNOWN_WITHIN.as_millis() + 1;
-    KEPT_KNOWN_WITHIN.saturating_mul(u32::try_from(looks).unwrap_or(u32::MAX))
+    let looks = now.as_millis() / LOOK_EVERY.as_millis() + 1;
+    LOOK_EVERY.saturating_mul(u32::try_from(looks).unwrap_or(u32::MAX))
 }
 
 /// A stream whose bytes are drawn from the two buckets of a host.
@@ -43,8 +43,8 @@ struct Turn {
     granted: usize,
     /// When they may pass, after the start of the pacing.
     from: Duration,
-    /// Whether that is a place among strangers only: what passes is drawn then.
-    is_place: bool,
+    /// The place among strangers, for what is not drawn yet.
+    place: Option<f64>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -84,23 +84,26 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
         }
         // A grant that the connection could not take in time is gone, or many of them could
         // pass at once later.
-        if turn.granted == 0 || (!turn.is_place && turn.from + BURST < shared.now()) {
+        if turn.granted == 0 || (turn.place.is_none() && turn.from + BURST < shared.now()) {
             let (now, mut bucket) = (shared.now(), lane.bucket.lock());
             turn.granted = buf.len().min(bucket.largest_draw());
             let wire = framing.sent(turn.granted);
-            turn.is_place = !bucket.is_free(now) && shared.is_stranger(peer);
-            turn.from = match turn.is_place {
-                true => lane.strangers.lock().draw(now, wire),
-                false => bucket.draw(now, wire),
-            };
-        }
-        while turn.is_place {
-            let now = shared.now();
-            if turn.from <= now || !shared.is_stranger(peer) {
-                turn.from = lane.bucket.lock().draw(now, framing.sent(turn.granted));
-                turn.is_place = false;
+            let mut strangers = lane.strangers.lock();
+            if shared.is_stranger(peer) {
+                turn.place = Some(strangers.place(now, wire));
             } else {
-                ready!(turn.poll_until(turn.from.min(next_look(now)), shared, cx));
+                strangers.kept_sends(now, wire);
+                turn.from = bucket.draw(now, wire);
+            }
+        }
+        while let Some(place) = turn.place {
+            let now = shared.now();
+            let due = lane.strangers.lock().turn(now, place);
+            if due <= now || !shared.is_stranger(peer) {
+                turn.from = lane.bucket.lock().draw(now, framing.sent(turn.granted));
+                turn.place = None;
+            } else {
+                ready!(turn.poll_until(due.min(next_look(now)), shared, cx));
             }
         }
         ready!(turn.poll_begin(shared, cx));

@@ -149,9 +149,11 @@ async fn who_is_kept_comes_before_strangers_and_these_take_what_is_free() {
     let alone = rate(&stranger).await;
     assert!(alone > CAP / 2, "{alone} bytes a second");
     let mut accepted = known.accept(protocol_names::CHUNKS).unwrap();
-    flood(&source, &known, &mut accepted, 1).await;
+    flood(&source, &known, &mut accepted, 8).await;
+    // Strangers give it back within some seconds.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let (of_known, of_stranger) = tokio::join!(rate(&known), rate(&stranger));
-    assert!(of_stranger > 0 && of_known > 4 * of_stranger, "{of_known} and {of_stranger} bytes a second");
+    assert!(of_stranger > 0 && of_known > 3 * of_stranger, "{of_known} and {of_stranger} bytes a second");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

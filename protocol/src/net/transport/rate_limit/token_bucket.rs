@@ -57,11 +57,6 @@ impl Bucket {
         usize::try_from(turn).unwrap_or(LARGEST_DRAW).clamp(SMALLEST_DRAW, LARGEST_DRAW)
     }
 
-    /// Whether nobody waits: a draw may begin now.
-    pub(super) fn is_free(&self, now: Duration) -> bool {
-        self.taken_until.min(self.due) <= now
-    }
-
     /// Reserves room for `bytes` and returns the instant from which they may pass; it may lie in the past.
     pub(super) fn draw(&mut self, now: Duration, bytes: u64) -> Duration {
         let (earliest, time) = (now.saturating_sub(self.burst), self.time(bytes));
