@@ -19,6 +19,9 @@ pub const LAGGARDS: usize = 8;
 /// A node is behind when it has missed a version for so many milliseconds, and three times as long as nodes
 /// mostly need.
 const LATE_MS: u64 = 10_000;
+/// The same for a newcomer, which can do nothing until it has a policy. Where versions come faster than the
+/// others, whose uplinks carry their own work, pass them on, it would get none.
+const NEW_LATE_MS: u64 = 3_000;
 /// How many times as long as nodes mostly need.
 const LATE_TIMES: u64 = 3;
 /// Milliseconds for which the learner serves the same ones, where more are behind than it can serve.
@@ -100,8 +103,11 @@ impl Fleet {
 
     /// Finds out anew which nodes are behind: those with a record first, and others by lot.
     pub(super) fn note_laggards(&mut self, now: UnixMillis) {
-        let patience_ms = LATE_MS.max(LATE_TIMES * self.broadcast_ms(0.5).unwrap_or(0));
+        let usual_ms = self.broadcast_ms(0.5).map(|broadcast_ms| LATE_TIMES * broadcast_ms);
         let is_late = |member: &Member| {
+            // At the start of a run all are newcomers, and the first broadcast may take long.
+            let is_new = member.heartbeat.installed.is_none() && usual_ms.is_some();
+            let patience_ms = usual_ms.unwrap_or(0).max(if is_new { NEW_LATE_MS } else { LATE_MS });
             let missed =
                 self.publications.iter().find(|(version, _)| Some(*version) > member.heartbeat.installed);
             missed.is_some_and(|(_, at)| now.since((*at).max(member.since)) > patience_ms)

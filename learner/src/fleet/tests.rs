@@ -569,6 +569,25 @@ fn who_falls_behind_gets_the_learner_and_keeps_who_brought_something() {
 }
 
 #[test]
+fn a_newcomer_without_a_policy_gets_the_learner_sooner_once_others_have_one() {
+    let (newcomer, second) = (key(70), |n: u64| UnixMillis(n * 1_000));
+    for others_have_one in [true, false] {
+        let mut fleet = besieged();
+        fleet.rank(second(0));
+        fleet.published(second(0), PolicyVersion(2));
+        for now in [1, 4, 5] {
+            for n in (1..=64).filter(|_| others_have_one) {
+                fleet.heartbeat(second(now), key(n), installed(2)).unwrap();
+            }
+            let beat = Heartbeat { installed: None, ..installed(2) };
+            fleet.heartbeat(second(now), newcomer, beat).unwrap();
+            fleet.expire(second(now));
+        }
+        assert_eq!(fleet.laggards().contains(&newcomer), others_have_one);
+    }
+}
+
+#[test]
 fn no_crowd_of_strangers_takes_the_places_of_those_that_are_behind_and_have_worked() {
     let mut fleet = besieged();
     (1..=4).for_each(|node| fleet.has_worked(&key(node), true));
