@@ -55,7 +55,7 @@ use echo_protocol::work::trajectory::{Form, GroupHead, MAX_GROUP_BYTES, Trajecto
 use echo_sandbox::rollout::mix::TaskMix;
 
 use crate::intake::buffer::{BufferError, OrderStatus, ReplayBuffer};
-use crate::intake::leases::{LeaseBook, LeaseRefusal};
+use crate::intake::leases::LeaseBook;
 use crate::reputation::Fault;
 
 pub use crate::intake::group::{Admitted, Checked, Progress};
@@ -225,15 +225,12 @@ impl Admission {
             }
             None => {}
         }
-        if let Err(error) = book.check(node, lease, counter) {
-            let reason = match error {
-                LeaseRefusal::Delivered(_) => RefuseReason::Duplicate,
-                _ => RefuseReason::Lease,
-            };
-            let refusal = Refusal::new(reason, error.to_string()).held(error.fault(book));
-            return Err(refusal.of(counter).into());
-        }
-        Ok(())
+        // An order of which no group has come, and that the book does not know any more, was given up: a node
+        // that were told of a duplicate would take its group for accepted.
+        book.check(node, lease, counter).map_err(|error| {
+            let refusal = Refusal::new(RefuseReason::Lease, error.to_string()).held(error.fault(book));
+            refusal.of(counter).into()
+        })
     }
 
     /// [`Admission::screen`] again, then takes the group into the buffer's stage. The node may be

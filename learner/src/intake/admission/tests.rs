@@ -271,6 +271,15 @@ fn what_is_not_taken_any_more_is_refused_without_blame_and_what_never_was_is_a_l
 }
 
 #[test]
+fn a_group_of_an_order_that_was_given_up_is_no_duplicate() {
+    let mut world = World::new();
+    let group = world.group(0);
+    // To the book, what was given up is settled like what was delivered.
+    world.book.delivered(group.counter);
+    assert_eq!(reason(world.send(&group)), RefuseReason::Lease);
+}
+
+#[test]
 fn a_full_disk_means_retry_and_the_same_group_is_accepted_later() {
     let mut world = World::new();
     world.store.fail_after(Some(0));
