@@ -579,8 +579,7 @@ fn a_newcomer_without_a_policy_gets_the_learner_sooner_once_others_have_one() {
             for n in (1..=64).filter(|_| others_have_one) {
                 fleet.heartbeat(second(now), key(n), installed(2)).unwrap();
             }
-            let beat = Heartbeat { installed: None, ..installed(2) };
-            fleet.heartbeat(second(now), newcomer, beat).unwrap();
+            fleet.heartbeat(second(now), newcomer, beat()).unwrap();
             fleet.expire(second(now));
         }
         assert_eq!(fleet.laggards().contains(&newcomer), others_have_one);

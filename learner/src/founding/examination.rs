@@ -81,8 +81,8 @@ pub fn examine(config: &RunConfig, claim: Option<&ClaimedRunDir>, solutions: boo
     examine_without(config, claim, solutions, &BTreeSet::new())
 }
 
-/// The same where the model, or files of tasks and evaluations, are known to be `absent`: nothing more is said
-/// of them, and there are no figures.
+/// The same where the model, or files of tasks and evaluations, are known to be `absent`: nothing more is
+/// said of them, and there are no figures.
 #[must_use]
 pub fn examine_without(
     config: &RunConfig,

@@ -21,9 +21,9 @@ pub enum DhtMode {
 }
 
 /// The least cap on what is sent, in bytes a second, with which a volunteer answers the DHT: 2 Mbit/s. An
-/// answer names 20 peers in some 4 kB. Where 10,000 nodes refresh their tables every two minutes, each is asked
-/// less than once a second, which is a hundredth of this cap and a tenth of 30 kB/s. And whoever is listed is
-/// asked by every newcomer nearby.
+/// answer names 20 peers in some 4 kB. Where 10,000 nodes refresh their tables every two minutes, each is
+/// asked less than once a second, which is a hundredth of this cap and a tenth of 30 kB/s. And whoever is
+/// listed is asked by every newcomer nearby.
 pub const DHT_UPLOAD: u64 = 250_000;
 
 /// What a host is started with.

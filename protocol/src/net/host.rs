@@ -249,10 +249,10 @@ impl Host {
         self.ask(|reply| HostCommand::FindPeer { peer, reply }).await?
     }
 
-    /// Looks a peer up like [`find_peer`](Self::find_peer), and answers as soon as the DHT has named addresses
-    /// that were not known, and others have had a moment to name more. The flag says whether everybody was
-    /// asked. A lookup ends only when those have been given up that have vanished without a word, which takes
-    /// seconds for each; but an early answer may be where the peer was before.
+    /// Looks a peer up like [`find_peer`](Self::find_peer), and answers as soon as the DHT has named
+    /// addresses that were not known, and others have had a moment to name more. The flag says whether
+    /// everybody was asked. A lookup ends only when those have been given up that have vanished without a
+    /// word, which takes seconds for each; but an early answer may be where the peer was before.
     ///
     /// # Errors
     /// As those of [`find_peer`](Self::find_peer).

@@ -14,7 +14,8 @@ use toml::Table;
 /// Files that each process may open: the soft limit of most shells and services. The hard limit is
 /// the same, so that no process can raise it.
 const DESCRIPTORS: u32 = 1024;
-/// Files that the attackers may open: 1,200 connections, and those that follow before the old ones are closed.
+/// Files that the attackers may open: 1,200 connections, and those that follow before the old ones are
+/// closed.
 #[cfg(unix)]
 const ATTACKERS_DESCRIPTORS: u64 = 4096;
 /// Honest nodes that are there from the beginning.

@@ -24,7 +24,8 @@ fn a_replay_is_a_duplicate_whatever_became_of_the_first() {
     world.buffer.form_batch(PolicyVersion(4), &Staleness::new(3, None).unwrap(), 1).unwrap().unwrap();
     world.buffer.settle(PolicyVersion(5)).unwrap();
     assert_eq!(reason(world.send(&group)), RefuseReason::Duplicate, "after it was trained on");
-    // The book alone refuses it, too. To it, what was given up is settled as well, so it says no more than that.
+    // The book alone refuses it, too. To it, what was given up is settled as well, so it says no more
+    // than that.
     world.buffer = ReplayBuffer::open(Arc::new(MemoryStore::default()), BufferLimits::default()).unwrap();
     assert_eq!(reason(world.send(&group)), RefuseReason::Lease);
 }

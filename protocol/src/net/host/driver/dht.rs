@@ -31,8 +31,8 @@ impl HostDriver {
         self.queries.insert(id, Query::FindPeer { peer, reply });
     }
 
-    /// What the DHT has told by now of a peer that is looked for, and that is news to us. A lookup may connect
-    /// to the peer itself: then there is nothing left to look for.
+    /// What the DHT has told by now of a peer that is looked for, and that is news to us. A lookup may
+    /// connect to the peer itself: then there is nothing left to look for.
     pub(super) fn found_so_far(&mut self, peer: PeerId) -> Vec<Multiaddr> {
         if self.swarm.is_connected(&peer) {
             return self.book.addresses(&peer);

@@ -8,7 +8,8 @@ const LEAST_SHARE: f64 = 0.1;
 /// Of what kept peers leave, strangers have this part. With all of it, kept peers that want more would never
 /// get it: what strangers send would go on to be left to them.
 const SHARE_OF_REST: f64 = 0.75;
-/// What kept peers send is averaged over this time: so soon strangers take what becomes free, and give it back.
+/// What kept peers send is averaged over this time: so soon strangers take what becomes free, and give it
+/// back.
 const AVERAGED_OVER: Duration = Duration::from_millis(500);
 
 /// Gives places in order. Places count bytes of strangers, and not time, so that all of them come sooner when
