@@ -163,6 +163,7 @@ mod tests {
     use crate::storage::hub::HubError;
     use clap::Parser;
     use std::net::TcpListener;
+    use std::path::Path;
 
     #[derive(Parser)]
     struct Line {
@@ -174,14 +175,21 @@ mod tests {
         Line::parse_from([&["check"][..], words].concat())
     }
 
-    #[test]
-    fn a_run_file_is_checked_with_settings_of_the_command_line() {
-        let home = tempfile::tempdir().unwrap();
+    /// The run file of a sound run, after a change.
+    fn written(home: &Path, change: impl FnOnce(&mut RunConfig)) -> PathBuf {
         let mut config = testing::run_config("run".into());
         config.network.listen = vec!["/ip4/127.0.0.1/tcp/0".into()];
         config.buffer.max_bytes = 16 << 20;
-        let file = home.path().join("run.toml");
+        change(&mut config);
+        let file = home.join("run.toml");
         std::fs::write(&file, toml::to_string(&config).unwrap()).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_run_file_is_checked_with_settings_of_the_command_line() {
+        let home = tempfile::tempdir().unwrap();
+        let file = written(home.path(), |_| ());
         let name = file.to_str().unwrap();
         let checked =
             |words: &[&str]| check(&line(words).plan).map_err(|error| error.downcast::<Unsound>().unwrap());
@@ -199,18 +207,15 @@ mod tests {
     #[test]
     fn all_that_a_hub_without_an_answer_leaves_missing_is_named_with_the_other_problems() {
         let home = tempfile::tempdir().unwrap();
-        let mut config = testing::run_config("run".into());
-        config.network.listen = vec!["/ip4/127.0.0.1/tcp/0".into()];
-        config.buffer.max_bytes = 16 << 20;
-        (config.model.tiny, config.model.path) = (None, Some("hf:o/policy".into()));
-        config.tasks = ["math", "choice", "code"].map(TaskEntry::new).into();
-        config.data.insert("math".into(), "hf:o/problems".into());
-        config.data.insert("choice".into(), "hf:o/questions".into());
-        config.data.insert("code".into(), "rows.jsonl".into());
         let set = ["name = \"a\"\ndata = \"hf:o/more\"", "name = \"b\"\ndata = \"hf:o/problems\""];
-        config.evaluation.sets = set.map(|set| toml::from_str::<EvaluationSet>(set).unwrap()).into();
-        let file = home.path().join("run.toml");
-        std::fs::write(&file, toml::to_string(&config).unwrap()).unwrap();
+        let file = written(home.path(), |config| {
+            (config.model.tiny, config.model.path) = (None, Some("hf:o/policy".into()));
+            config.tasks = ["math", "choice", "code"].map(TaskEntry::new).into();
+            config.data.insert("math".into(), "hf:o/problems".into());
+            config.data.insert("choice".into(), "hf:o/questions".into());
+            config.data.insert("code".into(), "rows.jsonl".into());
+            config.evaluation.sets = set.map(|set| toml::from_str::<EvaluationSet>(set).unwrap()).into();
+        });
         // Nobody listens there any more.
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (endpoint, cache) = (format!("http://{closed}"), home.path().join("cache"));

@@ -573,7 +573,6 @@ fn a_newcomer_without_a_policy_gets_the_learner_sooner_once_others_have_one() {
     let (newcomer, second) = (key(70), |n: u64| UnixMillis(n * 1_000));
     for others_have_one in [true, false] {
         let mut fleet = besieged();
-        fleet.rank(second(0));
         fleet.published(second(0), PolicyVersion(2));
         for now in [1, 4, 5] {
             for n in (1..=64).filter(|_| others_have_one) {

@@ -5,7 +5,7 @@
 //! by level.
 
 use super::paced;
-use super::simulated::{Claim, FleetStudy, claim, largest, of_processes, picture, smallest, too_few};
+use super::simulated::{BUBBLES, Claim, FleetStudy, bubble_claims, claim, of_processes, picture, too_few};
 use super::simulated_chart::{Axis, Line, Marker, draw};
 use crate::harness::binaries::Binaries;
 use crate::output::console::{CommandReport, Console};
@@ -36,8 +36,6 @@ const SKIPPED: usize = 5;
 const WITHOUT_END: u64 = 1_000_000;
 /// The bubble at which a threshold is read off, between two levels.
 const AT_THRESHOLD: f64 = 0.05;
-/// Most bubble with enough workers, and least with too few.
-const BUBBLES: (f64, f64) = (0.01, 0.05);
 
 /// What the run with one S came to.
 #[derive(Clone, Debug)]
@@ -183,26 +181,16 @@ impl Sweep {
 
 fn claims(sweeps: &[Sweep]) -> Vec<Claim> {
     let enough: Vec<f64> = sweeps.iter().map(|sweep| sweep.bubble(sweep.target())).collect();
-    let too_few: Vec<f64> = sweeps.iter().map(|sweep| sweep.bubble(sweep.fewer())).collect();
+    let scarce: Vec<f64> = sweeps.iter().map(|sweep| sweep.bubble(sweep.fewer())).collect();
     let found: Vec<Option<f64>> = sweeps.iter().map(Sweep::threshold).collect();
     let moves = found.first().copied().flatten().zip(found.last().copied().flatten());
-    vec![
-        claim(
-            "the bubble is at most 1 % at the workers that gamma x mu_min takes",
-            enough.iter().all(|bubble| *bubble <= BUBBLES.0),
-            json!({"bubbles": enough, "largest": largest(&enough)}),
-        ),
-        claim(
-            "it is at least 5 % at 0.8 of those",
-            too_few.iter().all(|bubble| *bubble >= BUBBLES.1),
-            json!({"bubbles": too_few, "smallest": smallest(&too_few)}),
-        ),
-        claim(
-            "the largest S takes fewer workers than the smallest",
-            moves.is_some_and(|(smallest, largest)| largest < smallest),
-            json!({"workers": found}),
-        ),
-    ]
+    let mut claims = bubble_claims(&enough, &scarce).to_vec();
+    claims.push(claim(
+        "the largest S takes fewer workers than the smallest",
+        moves.is_some_and(|(smallest, largest)| largest < smallest),
+        json!({"workers": found}),
+    ));
+    claims
 }
 
 #[cfg(test)]

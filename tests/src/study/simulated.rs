@@ -75,6 +75,26 @@ pub(super) fn too_few(enough: usize) -> usize {
     enough * 4 / 5
 }
 
+/// The most and the least that the learner may wait, as shares: where workers are enough, and where they are
+/// [too few](too_few).
+pub(super) const BUBBLES: (f64, f64) = (0.01, 0.05);
+
+/// What is claimed of the bubbles at the workers that are enough, and at too few, for each S.
+pub(super) fn bubble_claims(enough: &[f64], scarce: &[f64]) -> [Claim; 2] {
+    [
+        claim(
+            "the bubble is at most 1 % at the workers that gamma x mu_min takes",
+            enough.iter().all(|bubble| *bubble <= BUBBLES.0),
+            json!({"bubbles": enough, "largest": largest(enough)}),
+        ),
+        claim(
+            "it is at least 5 % at 0.8 of those",
+            scarce.iter().all(|bubble| *bubble >= BUBBLES.1),
+            json!({"bubbles": scarce, "smallest": smallest(scarce)}),
+        ),
+    ]
+}
+
 /// 0 of none.
 pub(super) fn mean(figures: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = figures.fold((0.0, 0_u64), |(sum, count), figure| (sum + figure, count + 1));

@@ -4,7 +4,9 @@
 //! under the one that they have, so that fewer are enough. Both are simulated.
 
 use super::fleet::{self, End, Scene, SceneNode};
-use super::simulated::{FleetStudy, claim, largest, mean, picture, quiet, report, smallest, too_few, worker};
+use super::simulated::{
+    BUBBLES, FleetStudy, bubble_claims, claim, mean, picture, quiet, report, too_few, worker,
+};
 use super::simulated_chart::{Axis, Line, Marker, draw};
 use super::worker_pool;
 use crate::output::console::{CommandReport, Console};
@@ -71,7 +73,7 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
     let bubble = |at: usize, workers: usize| mean_of(at, workers, Meanwhile::Wait);
     // The fewest with which the learner hardly waits.
     let enough_of =
-        |at: usize, meanwhile| (2..=MOST).find(|workers| mean_of(at, *workers, meanwhile) <= 0.01);
+        |at: usize, meanwhile| (2..=MOST).find(|workers| mean_of(at, *workers, meanwhile) <= BUBBLES.0);
     let (mut rows, mut lines, mut markers, mut thresholds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut saved = Vec::new();
     let (mut enough, mut scarce) = (Vec::new(), Vec::new());
@@ -104,17 +106,8 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
     }
     let axes = Axis { x: "workers", y: "bubble", is_logarithmic: false };
     draw(&picture(&study.out, "capacity.png")?, "The learner's bubble (simulated)", &axes, &lines, &markers)?;
-    let claims = vec![
-        claim(
-            "the bubble is at most 1 % at the workers that gamma x mu_min takes",
-            enough.iter().all(|bubble| *bubble <= 0.01),
-            json!({"bubbles": enough, "largest": largest(&enough)}),
-        ),
-        claim(
-            "it is at least 5 % at 0.8 of those",
-            scarce.iter().all(|bubble| *bubble >= 0.05),
-            json!({"bubbles": scarce, "smallest": smallest(&scarce)}),
-        ),
+    let mut claims = bubble_claims(&enough, &scarce).to_vec();
+    claims.extend([
         claim(
             "a larger S needs no more workers, and the largest fewer than the smallest",
             thresholds.is_sorted_by(|a, b| a >= b) && thresholds.first() > thresholds.last(),
@@ -125,7 +118,7 @@ pub fn run(study: &FleetStudy, console: &Console) -> anyhow::Result<CommandRepor
             saved.iter().all(|saved| *saved),
             json!({"workers": rows.iter().map(|row| row["found_workers_working_on"].clone()).collect::<Vec<Value>>()}),
         ),
-    ];
+    ]);
     Ok(report("capacity", rows, claims, console))
 }
 
