@@ -15,9 +15,9 @@ use echo_lab::harness::small_run::until;
 use echo_lab::output::console::Console;
 use echo_learner::storage::run_dir::RunDir;
 use echo_learner::telemetry::metrics;
-use echo_protocol::work::submission::RefuseReason;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tokio::sync::Mutex;
 
 /// More than are made before the test ends.
 const UPDATES: u32 = 100_000;
@@ -33,8 +33,12 @@ const CAST: Cast = Cast {
     lorises: 1,
 };
 
+/// Tests start one network at a time: each has more processes than a small machine has cores.
+static NETWORK: Mutex<()> = Mutex::const_new(());
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_network_under_attack_learns_from_the_honest_only() {
+    let _alone = NETWORK.lock().await;
     let dir = tempfile::tempdir().unwrap();
     let settings: [(&str, &str, toml::Value); 5] = [
         ("admission", "audit", true.into()),
@@ -77,12 +81,10 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
     .await;
     let account = gang.disband().await;
     let taken: Vec<u64> = (0..names.len()).map(|node| accepted(&network, node)).collect();
-    assert!(
-        all.is_ok(),
-        "{all:?}: unanswered {:?} of {:?}; taken {taken:?}",
-        account.unanswered(),
-        account.lies
-    );
+    if let Err(error) = all {
+        // Without the backtrace that `Debug` would add: the lists matter more.
+        panic!("{error}: unanswered {:?} of {:?}; taken {taken:?}", account.unanswered(), account.lies);
+    }
     network.stop(GRACE).await.unwrap();
 
     assert_eq!(account.accepted(), 0, "{:?}", account.lies);
@@ -91,10 +93,7 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
         "{:?}",
         account.honest
     );
-    let unheard = |outcome: &FrameOutcome| {
-        matches!(outcome, FrameOutcome::Refused(RefuseReason::Suspended | RefuseReason::Banned))
-    };
-    assert!(!account.honest.keys().any(unheard), "{:?}", account.honest);
+    assert!(!account.honest.keys().any(|outcome| outcome.is_silenced()), "{:?}", account.honest);
     let standings = Standings::of(&run).unwrap();
     let volunteers = Volunteers::of(&layout, &names).unwrap();
     let mut honest: BTreeSet<_> = volunteers.keys;
@@ -118,6 +117,7 @@ const PHASE: Duration = Duration::from_secs(24);
 
 /// Attacks a network, and looks at what is sure, and at this claim of the kind.
 async fn withstands(kind: AttackKind, own: Option<&str>) {
+    let _alone = NETWORK.lock().await;
     let dir = tempfile::tempdir().unwrap();
     let attack = StrangerAttack { kind, phase: PHASE, dir: dir.path().join("network"), build: true };
     let report = strangers::run(attack, &Console::new(true)).await.unwrap();

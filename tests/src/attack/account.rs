@@ -91,7 +91,13 @@ impl FrameOutcome {
     /// Whether the learner did not look at what it was sent, because of who sent it.
     #[must_use]
     pub fn is_unheard(self) -> bool {
-        matches!(self, Self::Refused(RefuseReason::Suspended | RefuseReason::Banned) | Self::CutOff)
+        self.is_silenced() || self == Self::CutOff
+    }
+
+    /// Whether the learner hears nothing of whoever sent it.
+    #[must_use]
+    pub fn is_silenced(self) -> bool {
+        matches!(self, Self::Refused(RefuseReason::Suspended | RefuseReason::Banned))
     }
 }
 

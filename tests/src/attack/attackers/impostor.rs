@@ -43,7 +43,8 @@ pub(crate) struct Impostor {
 impl Impostor {
     pub(crate) async fn live(self) {
         // Each begins with another kind.
-        let mut kinds = LieKind::ALL.into_iter().cycle().skip(self.number * LieKind::ALL.len() / SLEEPER);
+        let mut kinds = LieKind::ALL;
+        kinds.rotate_left(self.number * LieKind::ALL.len() / SLEEPER % LieKind::ALL.len());
         for identity in 0.. {
             if let Err(error) = self.lie(secret(PART, self.number, identity), &mut kinds).await {
                 tracing::debug!(liar = self.number, %error, "a liar begins anew");
@@ -52,8 +53,9 @@ impl Impostor {
         }
     }
 
-    /// Lies under one key until it is not heard any more.
-    async fn lie(&self, secret: [u8; 32], kinds: &mut impl Iterator<Item = LieKind>) -> anyhow::Result<()> {
+    /// Lies under one key until it is not heard any more. The next key begins with the kind that was
+    /// not heard: if every kind had its turn alike, some would always fall to keys that are suspended.
+    async fn lie(&self, secret: [u8; 32], kinds: &mut [LieKind]) -> anyhow::Result<()> {
         let liar = self.shared.join(secret).await?;
         self.shared.befriend(liar.key().public());
         *self.shared.account().identities.entry(self.number).or_default() += 1;
@@ -64,13 +66,16 @@ impl Impostor {
             mask.behave(self.honest_first, &mut pace).await?;
         }
         let mut unheard = 0;
-        for kind in kinds {
+        while unheard < UNHEARD {
             pace.tick().await;
-            let Some(outcome) = mask.tell(kind).await? else { continue };
-            self.shared.account().lie(kind, outcome);
-            unheard += u32::from(outcome.is_unheard());
-            if unheard >= UNHEARD {
-                break;
+            let kind = kinds[0];
+            let outcome = mask.tell(kind).await?;
+            if let Some(outcome) = outcome {
+                self.shared.account().lie(kind, outcome);
+                unheard += u32::from(outcome.is_unheard());
+            }
+            if !outcome.is_some_and(FrameOutcome::is_silenced) {
+                kinds.rotate_left(1);
             }
         }
         mask.liar.host().shutdown().await;

@@ -7,7 +7,6 @@ use crate::attack::shared_state::{offer, secret};
 use crate::attack::strangers::scene::Scene;
 use crate::attack::strangers::tally::SLEEPERS;
 use crate::harness::liar::Liar;
-use echo_protocol::work::submission::RefuseReason;
 use echo_protocol::work::trajectory::TrajectoryGroup;
 use std::future::pending;
 use std::sync::Arc;
@@ -69,8 +68,7 @@ async fn labour(scene: &Scene, number: usize) -> anyhow::Result<()> {
             } else if outcome == FrameOutcome::Accepted {
                 scene.tally.rest(number);
             }
-            let silenced = [RefuseReason::Suspended, RefuseReason::Banned].map(FrameOutcome::Refused);
-            if silenced.contains(&outcome) {
+            if outcome.is_silenced() {
                 return Ok(());
             }
         }
