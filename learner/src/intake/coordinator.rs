@@ -162,6 +162,7 @@ impl Coordinator {
         let progress = Progress { current: version, newest_published: Some(newest), between_periods: None };
         let work_ahead = WorkAheadConfig {
             budget: staleness.budget(),
+            period: staleness.period(),
             batch: groups_per_update as u64,
             lifetime_ms: leases.lifetime_ms,
         };

@@ -53,6 +53,8 @@ const MAX_NODES: usize = 1 << 14;
 pub struct WorkAheadConfig {
     /// S: largest lag of what is trained on, in updates.
     pub budget: u64,
+    /// κ: updates from one publication to the next.
+    pub period: u64,
     /// B: groups of a batch.
     pub batch: u64,
     /// How long a lease runs, in milliseconds.
@@ -105,7 +107,7 @@ impl WorkAhead {
     pub fn new(config: WorkAheadConfig, now: UnixMillis, version: PolicyVersion) -> Self {
         Self {
             config,
-            depth: Depth::new(config.budget, config.batch),
+            depth: Depth::new(config.budget, config.period, config.batch),
             version,
             reached: now,
             asked: None,

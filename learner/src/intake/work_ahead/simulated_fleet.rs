@@ -94,7 +94,8 @@ struct Fleet {
 
 /// Lets a scene pass.
 pub(super) fn course(scene: Scene, seed: u8) -> Course {
-    let config = WorkAheadConfig { budget: scene.budget, batch: scene.batch, lifetime_ms: 600_000 };
+    let Scene { budget, period, batch, .. } = scene;
+    let config = WorkAheadConfig { budget, period, batch, lifetime_ms: 600_000 };
     let nodes = scene.nodes.len();
     let mut fleet = Fleet {
         work_ahead: WorkAhead::new(config, UnixMillis(0), PolicyVersion(0)),

@@ -99,7 +99,7 @@ fn at(millis: u64) -> UnixMillis {
 }
 
 fn machine() -> WorkAhead {
-    let config = WorkAheadConfig { budget: 3, batch: 4, lifetime_ms: 600_000 };
+    let config = WorkAheadConfig { budget: 3, period: 1, batch: 4, lifetime_ms: 600_000 };
     WorkAhead::new(config, at(0), PolicyVersion(0))
 }
 
