@@ -17,7 +17,8 @@ pub struct StalenessSection {
     pub budget: Option<u64>,
     /// κ: updates between publications; left out, S-1, or 1 without a bound.
     pub period: Option<u64>,
-    /// η: batches of work that are handed out ahead of the current one; left out, a bounded run leases by lag.
+    /// η: batches of work that are handed out ahead of the current one; left out, a bounded run leases by
+    /// lag.
     pub admission: Option<u64>,
     /// Which of the groups that wait make the next batch: `oldest_first` or `newest_first`.
     pub order: BatchOrder,
