@@ -234,6 +234,7 @@ fn judge(
         let Some(judged) = shared.under_way.begin(*node, counter) else {
             return Err(Rejection::Retry(format!("another copy of order {counter} is judged already")));
         };
+        can_be_looked_at(shared, checked.group())?;
         let runs_programs = admission.runs_programs(checked.group())?;
         readable(shared, checked.group(), runs_programs)?;
         if runs_programs {
@@ -247,6 +248,19 @@ fn judge(
         Ok((look(shared, reward(shared, checked, frame, false)?, frame)?, judged))
     });
     looked.map_err(|why| rejected(shared, node, counter, why))
+}
+
+/// Refuses what a node without a record made under a version whose policy went with an earlier process.
+/// Nobody can look at it, so whoever makes answers up would have them trained on, and earn a record by
+/// them. Honest newcomers lose what they had in hand when the learner was started anew.
+fn can_be_looked_at(shared: &SharedState, group: &TrajectoryGroup) -> Result<(), Refusal> {
+    let gone = shared.audit.as_ref().and_then(|audit| audit.gone_since_before(group));
+    let Some(version) = gone else { return Ok(()) };
+    let is_known = shared.coordinator().record().is_known(&group.node);
+    let detail = format!(
+        "{version}: its policy is gone since the learner was started anew, so only nodes that have worked for long are believed"
+    );
+    if is_known { Ok(()) } else { Err(Refusal::new(RefuseReason::Stale, detail).of(group.counter)) }
 }
 
 /// Refuses a group whose order has no tokens for its prompt, or for what is heard in it: the
