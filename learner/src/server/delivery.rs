@@ -8,6 +8,7 @@
 //! works, the coordinator is free.
 
 mod asked;
+mod counted;
 mod under_way;
 
 use super::SharedState;
@@ -42,6 +43,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use under_way::GroupUnderWay;
 
+pub(super) use counted::Counted;
 pub(super) use under_way::UnderWay;
 
 /// Judged groups that wait for the writer; also the most that one flush covers.
@@ -364,17 +366,23 @@ fn look_alone(
     if drawn {
         let audited = audit.look_at_all(group);
         shared.coordinator().looked(Look::Audited);
-        return audited.and_then(|near_misses| remember(shared, group, near_misses));
+        return audited.and_then(|near_misses| remember(shared, group, id, near_misses));
     }
     let glanced = audit.look_at_one(group, reputation::glance(&shared.secret, id.as_bytes()))?;
     shared.coordinator().looked(Look::Skipped);
-    remember(shared, group, glanced)
+    remember(shared, group, id, glanced)
 }
 
 /// Adds what was looked at of a group to its node's record. Where each group by itself passes, all
-/// of a node's groups together may still show that it chooses among the tokens of close races.
-fn remember(shared: &SharedState, group: &TrajectoryGroup, near_misses: NearMisses) -> Result<(), Rejection> {
-    if !shared.coordinator().near_misses(clock::now(), group.node, near_misses) {
+/// of a node's groups together may still show that it chooses among the tokens of close races. A group that
+/// comes again, as the learner could not decide, counts once.
+fn remember(
+    shared: &SharedState,
+    group: &TrajectoryGroup,
+    id: &ContentId,
+    near_misses: NearMisses,
+) -> Result<(), Rejection> {
+    if !shared.counted.note(*id) || !shared.coordinator().near_misses(clock::now(), group.node, near_misses) {
         return Ok(());
     }
     let detail =

@@ -442,6 +442,22 @@ async fn the_word_of_the_known_is_taken_but_for_spot_checks() {
 }
 
 #[test]
+fn near_misses_of_a_group_count_once_however_often_it_comes() {
+    let world = World::new();
+    let (_, Admitted { id, group, .. }) = world.judged(false);
+    let limits = Tolerance::f32(1.0).race;
+    // A token that only just lost its race: no alarm by itself, and five of them are one.
+    let seen = NearMisses::of(&[-0.9 * limits.most], &limits);
+    for _ in 0..100 {
+        assert!(remember(&world.shared, &group, &id, seen).is_ok());
+    }
+    let others = (0..8u8).map(|number| ContentId::of(&[number]));
+    let refused: Vec<_> =
+        others.filter_map(|other| remember(&world.shared, &group, &other, seen).err()).collect();
+    assert!(!refused.is_empty(), "those of other groups add up");
+}
+
+#[test]
 fn strangers_name_no_policy_that_is_gone() {
     let world = World::new();
     let (shared, node) = (&world.shared, world.node.public());
