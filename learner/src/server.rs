@@ -36,7 +36,7 @@ use crate::intake::admission::Admission;
 use crate::intake::coordinator::Coordinator;
 use crate::verification::panel::PanelConfig;
 use crate::verification::sampling_audit::SamplingAudit;
-use delivery::UnderWay;
+use delivery::{Counted, UnderWay};
 use echo_protocol::control::heartbeat::Heartbeat;
 use echo_protocol::net::peer_id::peer_of_key;
 use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots};
@@ -92,6 +92,8 @@ pub struct SharedState {
     manifest_pace: Mutex<PeerAllowances>,
     /// Groups that are judged now.
     under_way: UnderWay,
+    /// Groups whose near misses their nodes' records hold.
+    counted: Counted,
     coordinator: Mutex<Coordinator>,
     arrived: Condvar,
     fleet: Mutex<Fleet>,
@@ -141,6 +143,7 @@ impl SharedState {
             locations: Locations::default(),
             manifest_pace: Mutex::new(PeerAllowances::manifests()),
             under_way: UnderWay::default(),
+            counted: Counted::default(),
             coordinator,
             arrived,
             fleet,

@@ -59,6 +59,9 @@ pub use version::VersionWeights;
 /// Rows of logits computed at once: bounds memory at large vocabularies.
 const ROWS_PER_CALL: usize = 256;
 const _: () = assert!(ROWS_PER_CALL <= MAX_CALL_TOKENS);
+/// Rows of the first call for a sample that is held to limits: what is made up is mostly seen in
+/// these, and whoever sends it does not have a machine read the rest.
+const FIRST_ROWS: usize = 32;
 
 /// A token that somebody says they drew.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -156,7 +159,7 @@ impl<'a, B: Backend> Audit<'a, B> {
     /// # Errors
     /// When a draw is not among the tokens, or these do not fit the model.
     pub fn look(&self, sample: u32, tokens: &[u32], draws: &[Draw]) -> Result<Evidence, EngineError> {
-        self.look_on(&mut self.begin(), sample, tokens, draws)
+        self.look_on(&mut self.begin(), sample, tokens, draws, None)
     }
 
     /// A sample of which nothing but the prompt is read.
@@ -165,13 +168,15 @@ impl<'a, B: Backend> Audit<'a, B> {
     }
 
     /// Looks at draws as [`Audit::look`] does, and reads on from where `read` ends: what was read
-    /// before may be another version's.
+    /// before may be another version's. Where there are `limits`, it ends soon after a draw that is
+    /// [hopeless](Evidence::is_hopeless) by them.
     fn look_on(
         &self,
         read: &mut Read<B::Cache>,
         sample: u32,
         tokens: &[u32],
         draws: &[Draw],
+        limits: Option<&Tolerance>,
     ) -> Result<Evidence, EngineError> {
         let mut evidence = Evidence::default();
         let Some(end) = draws.iter().map(|draw| draw.at + 1).max() else { return Ok(evidence) };
@@ -182,8 +187,12 @@ impl<'a, B: Backend> Audit<'a, B> {
         let inputs: Vec<u32> = std::iter::once(self.last).chain(tokens[..end - 1].iter().copied()).collect();
         let (backend, cache) = (self.policy.backend(), &mut read.cache);
         let mut draws = draws.iter().peekable();
-        for inputs in inputs.get(read.tokens..).unwrap_or_default().chunks(ROWS_PER_CALL) {
+        let mut waiting = inputs.get(read.tokens..).unwrap_or_default();
+        while !waiting.is_empty() && limits.is_none_or(|limits| !evidence.is_hopeless(limits)) {
             let first = read.tokens;
+            let rows = if first == 0 && limits.is_some() { FIRST_ROWS } else { ROWS_PER_CALL };
+            let (inputs, rest) = waiting.split_at(rows.min(waiting.len()));
+            waiting = rest;
             read.tokens += inputs.len();
             // The number of each row that was drawn; the others are not looked at.
             let mut numbers = vec![0.0; inputs.len()];
@@ -273,14 +282,25 @@ impl Evidence {
         NearMisses::of(&self.leads, &tolerance.race)
     }
 
+    /// By how much u may miss a token's interval, or a token its race, and which share of tokens
+    /// may be further off.
+    fn most_off(&self, tolerance: &Tolerance) -> (f64, f64) {
+        if self.leads.is_empty() { (tolerance.border, tolerance.off) } else { (tolerance.race.most, 0.0) }
+    }
+
+    /// Whether a single token is beyond the limits, so that there is a [fault](Evidence::fault)
+    /// whatever the others are.
+    fn is_hopeless(&self, limits: &Tolerance) -> bool {
+        let (border, share) = self.most_off(limits);
+        let is_off = share == 0.0 && self.off(border) > 0;
+        // What is no number is no log-probability.
+        is_off || !self.differences.iter().all(|difference| *difference <= limits.max)
+    }
+
     /// What is wrong with what was seen, if anything is.
     #[must_use]
     pub fn fault(&self, tolerance: &Tolerance) -> Option<AuditFault> {
-        let (border, share) = if self.leads.is_empty() {
-            (tolerance.border, tolerance.off)
-        } else {
-            (tolerance.race.most, 0.0)
-        };
+        let (border, share) = self.most_off(tolerance);
         if self.share_off(border) > share {
             return Some(AuditFault::Tokens { off: self.off(border), tokens: self.tokens() });
         }

@@ -8,6 +8,7 @@
 //! works, the coordinator is free.
 
 mod asked;
+mod counted;
 mod under_way;
 
 use super::SharedState;
@@ -42,6 +43,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use under_way::GroupUnderWay;
 
+pub(super) use counted::Counted;
 pub(super) use under_way::UnderWay;
 
 /// Judged groups that wait for the writer; also the most that one flush covers.
@@ -234,6 +236,7 @@ fn judge(
         let Some(judged) = shared.under_way.begin(*node, counter) else {
             return Err(Rejection::Retry(format!("another copy of order {counter} is judged already")));
         };
+        can_be_looked_at(shared, checked.group())?;
         let runs_programs = admission.runs_programs(checked.group())?;
         readable(shared, checked.group(), runs_programs)?;
         if runs_programs {
@@ -247,6 +250,19 @@ fn judge(
         Ok((look(shared, reward(shared, checked, frame, false)?, frame)?, judged))
     });
     looked.map_err(|why| rejected(shared, node, counter, why))
+}
+
+/// Refuses what a node without a record made under a version whose policy went with an earlier process.
+/// Nobody can look at it, so whoever makes answers up would have them trained on, and earn a record by
+/// them. Honest newcomers lose what they had in hand when the learner was started anew.
+fn can_be_looked_at(shared: &SharedState, group: &TrajectoryGroup) -> Result<(), Refusal> {
+    let gone = shared.audit.as_ref().and_then(|audit| audit.gone_since_before(group));
+    let Some(version) = gone else { return Ok(()) };
+    let is_known = shared.coordinator().record().is_known(&group.node);
+    let detail = format!(
+        "{version}: its policy is gone since the learner was started anew, so only nodes that have worked for long are believed"
+    );
+    if is_known { Ok(()) } else { Err(Refusal::new(RefuseReason::Stale, detail).of(group.counter)) }
 }
 
 /// Refuses a group whose order has no tokens for its prompt, or for what is heard in it: the
@@ -350,17 +366,23 @@ fn look_alone(
     if drawn {
         let audited = audit.look_at_all(group);
         shared.coordinator().looked(Look::Audited);
-        return audited.and_then(|near_misses| remember(shared, group, near_misses));
+        return audited.and_then(|near_misses| remember(shared, group, id, near_misses));
     }
     let glanced = audit.look_at_one(group, reputation::glance(&shared.secret, id.as_bytes()))?;
     shared.coordinator().looked(Look::Skipped);
-    remember(shared, group, glanced)
+    remember(shared, group, id, glanced)
 }
 
 /// Adds what was looked at of a group to its node's record. Where each group by itself passes, all
-/// of a node's groups together may still show that it chooses among the tokens of close races.
-fn remember(shared: &SharedState, group: &TrajectoryGroup, near_misses: NearMisses) -> Result<(), Rejection> {
-    if !shared.coordinator().near_misses(clock::now(), group.node, near_misses) {
+/// of a node's groups together may still show that it chooses among the tokens of close races. A group that
+/// comes again, as the learner could not decide, counts once.
+fn remember(
+    shared: &SharedState,
+    group: &TrajectoryGroup,
+    id: &ContentId,
+    near_misses: NearMisses,
+) -> Result<(), Rejection> {
+    if !shared.counted.note(*id) || !shared.coordinator().near_misses(clock::now(), group.node, near_misses) {
         return Ok(());
     }
     let detail =

@@ -5,8 +5,8 @@
 //! names a version that is not kept is not simply believed: one that comes with the next
 //! publication has to wait for it, and one that was let go counts as stale. Two kinds pass
 //! without an audit, and are counted: versions from before the learner's start whose policies
-//! are gone ([`restore_audit`](crate::run::restore_audit) finds those of its checkpoints), and
-//! versions that an earlier process published already and this one publishes again, which nodes
+//! are gone ([`restore_audit`](crate::run::restore_audit) finds those of its checkpoints), of
+//! nodes with a record alone ([`SamplingAudit::gone_since_before`]), and versions that an earlier process published already and this one publishes again, which nodes
 //! may hold with other weights.
 //!
 //! Whole groups are checked as often as their nodes' records say, by the learner or by verifiers.
@@ -239,6 +239,14 @@ impl SamplingAudit {
     pub fn all_policies_of(&self, group: &TrajectoryGroup) -> Option<Vec<Arc<VersionWeights>>> {
         let (policies, all) = self.policies_of(group).ok()?;
         all.then_some(policies)
+    }
+
+    /// The first version that a group names of those from before the learner's start whose policies are gone.
+    /// What names one passes without an audit.
+    pub fn gone_since_before(&self, group: &TrajectoryGroup) -> Option<PolicyVersion> {
+        let policies = self.policies.lock();
+        let mut versions = group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version);
+        versions.find(|version| matches!(policies.known(*version), Known::Before))
     }
 
     /// The policies that a group names, save those that cannot be asked; and whether these are all.

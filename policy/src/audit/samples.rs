@@ -73,11 +73,15 @@ impl ClaimedSample {
         self.kept.is_some()
     }
 
-    /// What the policies that are there say of it.
-    fn look<B: Backend>(&self, audits: &BTreeMap<u64, Audit<'_, B>>) -> Result<Evidence, EngineError> {
+    /// What the policies that are there say of it, up to where it is hopeless by `limits`.
+    fn look<B: Backend>(
+        &self,
+        audits: &BTreeMap<u64, Audit<'_, B>>,
+        limits: &Tolerance,
+    ) -> Result<Evidence, EngineError> {
         match &self.kept {
-            None => self.look_by_version(audits),
-            Some(recomputed) => self.look_by_lineage(audits, recomputed),
+            None => self.look_by_version(audits, limits),
+            Some(recomputed) => self.look_by_lineage(audits, recomputed, limits),
         }
     }
 
@@ -85,12 +89,17 @@ impl ClaimedSample {
     fn look_by_version<B: Backend>(
         &self,
         audits: &BTreeMap<u64, Audit<'_, B>>,
+        limits: &Tolerance,
     ) -> Result<Evidence, EngineError> {
         let mut evidence = Evidence::default();
         for (version, audit) in audits {
             let own = self.draws.iter().filter(|(of, _)| of == version);
             let own: Vec<Draw> = own.map(|(_, draw)| *draw).collect();
-            evidence.add(audit.look(self.index, &self.tokens, &own)?);
+            let seen = audit.look_on(&mut audit.begin(), self.index, &self.tokens, &own, Some(limits))?;
+            evidence.add(seen);
+            if evidence.is_hopeless(limits) {
+                break;
+            }
         }
         Ok(evidence)
     }
@@ -101,6 +110,7 @@ impl ClaimedSample {
         &self,
         audits: &BTreeMap<u64, Audit<'_, B>>,
         recomputed: &[u32],
+        limits: &Tolerance,
     ) -> Result<Evidence, EngineError> {
         let mut evidence = Evidence::default();
         let is_kept = |_: &_, (_, draw): &(u64, Draw)| recomputed.binary_search(&draw.position).is_err();
@@ -110,7 +120,10 @@ impl ClaimedSample {
                 let Some(audit) = audits.get(&leg[0].0) else { break };
                 let draws: Vec<Draw> = leg.iter().map(|(_, draw)| *draw).collect();
                 let read = read.get_or_insert_with(|| audit.begin());
-                evidence.add(audit.look_on(read, self.index, &self.tokens, &draws)?);
+                evidence.add(audit.look_on(read, self.index, &self.tokens, &draws, Some(limits))?);
+                if evidence.is_hopeless(limits) {
+                    return Ok(evidence);
+                }
             }
         }
         Ok(evidence)
@@ -119,8 +132,9 @@ impl ClaimedSample {
 
 /// What is wrong with these samples of the order whose seed is `seed` by the limits of `tolerance`,
 /// and how certain that is. Tokens of versions that are not among `policies` are not looked at, and
-/// after the first fault that is certain nothing is: a lie is not worth looking at any longer. One
-/// that is not certain hides none that is: what follows is looked at, and the means of the others
+/// after the first fault that is certain nothing is: a lie is not worth looking at any longer. Nor is
+/// a sample behind a token that no machine would have drawn, so what is made up costs the reading of
+/// its first tokens, however long it is. One fault that is not certain hides none that is: what follows is looked at, and the means of the others
 /// are taken without it. Costs about as much computing as the prefill of all tokens.
 ///
 /// # Errors
@@ -134,12 +148,12 @@ pub fn examine<B: Backend>(
     tolerance: &Tolerance,
 ) -> Result<SampleFinding, EngineError> {
     let audits = audits(policies, prompt, seed, params)?;
-    weigh(samples.into_iter().map(|sample| sample.look(&audits)), tolerance)
+    let certain = tolerance.times(MARGIN);
+    weigh(samples.into_iter().map(|sample| sample.look(&audits, &certain)), tolerance)
 }
 
 /// As [`examine`], and finds the same, with some policies at a time: they come by version,
-/// the oldest first, and are let go before the next ones are asked for. All samples are
-/// looked at, whatever is found.
+/// the oldest first, and are let go before the next ones are asked for.
 ///
 /// Fails as [`examine`] does, and with what asking for a policy fails with.
 ///
@@ -157,11 +171,18 @@ pub(super) fn examine_in_turn<B: Backend, E: From<EngineError>>(
         "where caches were kept, versions are asked together"
     );
     let mut seen = vec![Evidence::default(); samples.len()];
+    let certain = tolerance.times(MARGIN);
     for policies in lend {
         let policies = policies?;
         let audits = audits(&policies, prompt, seed, params)?;
         for (sample, seen) in samples.iter().zip(&mut seen) {
-            seen.add(sample.look(&audits)?);
+            if !seen.is_hopeless(&certain) {
+                seen.add(sample.look(&audits, &certain)?);
+            }
+            // What is found of this one is found whatever those behind it are.
+            if seen.is_hopeless(&certain) {
+                break;
+            }
         }
     }
     Ok(weigh(seen.into_iter().map(Ok), tolerance)?)

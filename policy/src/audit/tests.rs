@@ -190,6 +190,25 @@ fn what_is_too_close_to_tell_adds_up_to_no_certainty() {
 }
 
 #[test]
+fn what_is_made_up_is_read_no_further_than_its_first_tokens() {
+    const LONG: u32 = 56;
+    let (config, weights) = families().remove(0);
+    let policies = [load(&config, &weights)];
+    let find = |response: &[u32]| {
+        let tokens = response.iter().map(|token| (*token, true));
+        let (logprobs, versions) = (vec![-1.0; response.len()], vec![1; response.len()]);
+        let sample = ClaimedSample::new(0, tokens, &logprobs, versions);
+        examine(&policies, &PROMPT, &SEED, &params(0.8), [sample], &Tolerance::f32(0.8)).unwrap().fault
+    };
+    let made_up: Vec<u32> = (0..LONG).map(|at| at % 5).collect();
+    let found = find(&made_up);
+    assert!(matches!(found, Some(AuditFault::Tokens { tokens: FIRST_ROWS, .. })), "{found:?}");
+    // A short one is looked at whole.
+    let found = find(&made_up[..8]);
+    assert!(matches!(found, Some(AuditFault::Tokens { tokens: 8, .. })), "{found:?}");
+}
+
+#[test]
 fn draws_of_others_are_passed_over() {
     let (config, weights) = families().remove(0);
     let policy = load(&config, &weights);

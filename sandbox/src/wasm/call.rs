@@ -5,6 +5,7 @@ use wasmtime::{Instance, Memory, Store, StoreLimits, WasmParams, WasmResults};
 use super::WasmFailure;
 use super::limits::MAX_TEXT_CHARS;
 use super::module::{Export, Module};
+use super::runtime::Place;
 
 /// An instance with its memory, its fuel and its part of the wall clock.
 pub(super) struct ModuleCall<'a> {
@@ -12,18 +13,22 @@ pub(super) struct ModuleCall<'a> {
     store: Store<StoreLimits>,
     instance: Instance,
     memory: Memory,
+    /// Given up last, when the instance is gone.
+    _place: Place,
 }
 
 impl<'a> ModuleCall<'a> {
-    /// Makes an instance and runs the module's start function, if it has one.
+    /// Makes an instance and runs the module's start function, if it has one. Waits while there are as many
+    /// instances as there may be.
     pub(super) fn new(module: &'a Module) -> Result<Self, WasmFailure> {
+        let place = module.runtime.place();
         let mut store = module.runtime.store().map_err(|error| WasmFailure::host(&error))?;
         let instance = module.pre.instantiate(&mut store).map_err(|error| WasmFailure::of(&error))?;
         let memory = instance
             .get_module_export(&mut store, &module.memory)
             .and_then(|export| export.into_memory())
             .expect("loading found the memory");
-        Ok(Self { module, store, instance, memory })
+        Ok(Self { module, store, instance, memory, _place: place })
     }
 
     /// Calls an export of the interface.

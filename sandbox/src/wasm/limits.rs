@@ -30,8 +30,8 @@ pub const TICK: Duration = Duration::from_secs(1);
 /// machine that makes progress.
 pub const MAX_TICKS: u64 = 30;
 
-/// The most instances of one runtime at once. Each keeps [`MAX_MEMORY_BYTES`] of addresses
-/// reserved, not of memory.
+/// The most instances of one runtime at once; further calls wait. Each keeps [`MAX_MEMORY_BYTES`] of
+/// addresses reserved, not of memory.
 pub const MAX_INSTANCES: u32 = 64;
 
 /// The most characters that a module may announce for its prompts, and for its answers.

@@ -1,8 +1,10 @@
 //! The engine that compiles and runs modules, configured so that a module means the same everywhere.
 
 use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::{Condvar, Mutex};
 use wasmtime::{
     Config, Engine, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig, Store, StoreLimits,
     StoreLimitsBuilder, WasmFeatures,
@@ -36,6 +38,37 @@ const FEATURES: WasmFeatures =
 pub struct Runtime {
     pub(super) engine: Engine,
     pub(super) budget: InstanceBudget,
+    pub(super) places: Places,
+}
+
+/// Places for instances. Whoever finds none waits for one: a machine of many cores wants more at once than
+/// there are, and a prompt that failed for that would be another prompt than the one that was answered.
+#[derive(Clone)]
+pub(super) struct Places(Arc<(Mutex<u32>, Condvar)>);
+
+/// A place, until it is dropped.
+pub(super) struct Place(Places);
+
+impl Places {
+    fn new(free: u32) -> Self {
+        Self(Arc::new((Mutex::new(free), Condvar::new())))
+    }
+
+    fn take(&self) -> Place {
+        let (free, freed) = &*self.0;
+        let mut free = free.lock();
+        freed.wait_while(&mut free, |free| *free == 0);
+        *free -= 1;
+        Place(self.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let (free, freed) = &*self.0.0;
+        *free.lock() += 1;
+        freed.notify_one();
+    }
 }
 
 /// How long one instance may run.
@@ -55,7 +88,13 @@ impl Runtime {
         let engine = Engine::new(&config()).map_err(|error| RuntimeError::Engine(format!("{error:#}")))?;
         let clock = engine.weak();
         thread::Builder::new().name("wasm-ticks".into()).spawn(move || tick(&clock))?;
-        Ok(Self { engine, budget: InstanceBudget { fuel: MAX_FUEL, ticks: MAX_TICKS } })
+        let budget = InstanceBudget { fuel: MAX_FUEL, ticks: MAX_TICKS };
+        Ok(Self { engine, budget, places: Places::new(MAX_INSTANCES) })
+    }
+
+    /// A place for one instance. Waits until there is one, for as long as others' calls take.
+    pub(super) fn place(&self) -> Place {
+        self.places.take()
     }
 
     /// The state that one instance lives in.

@@ -48,7 +48,7 @@ impl PendingRuling {
         });
         let decided = if vouched.await.unwrap_or(false) {
             let remembering = spawn_blocking(move || {
-                let remembered = remember(&shared, &admitted.group, glanced);
+                let remembered = remember(&shared, &admitted.group, &admitted.id, glanced);
                 let counter = admitted.group.counter;
                 remembered.map(|()| admitted).map_err(|why| rejected(&shared, &node, counter, why))
             });
@@ -97,7 +97,7 @@ fn settle(
     }
     let audited = found.and_then(|found| {
         verdict(&admitted.group, &found)?;
-        remember(shared, &admitted.group, found.near_misses)
+        remember(shared, &admitted.group, &admitted.id, found.near_misses)
     });
     audited.map(|()| admitted).map_err(|why| rejected(shared, node, counter, why))
 }

@@ -1,10 +1,11 @@
 use super::*;
 use crate::common::testing;
 use crate::common::workload::Workload;
-use crate::reputation::Owners;
+use crate::reputation::{Decision, Owners, Subject};
 use crate::server::verifiers::{Seat, hear};
 use crate::training::local_rollouts::{LocalAnswer as Sampled, answers};
 use crate::verification::panel::PanelConfig;
+use crate::verification::republished::Republished;
 use crate::verification::sampling_audit::SamplingAudit;
 use echo_policy::audit::Tolerance;
 use echo_policy::generation::Policy;
@@ -438,6 +439,41 @@ async fn the_word_of_the_known_is_taken_but_for_spot_checks() {
     // Who denounces is always looked at.
     assert!(world.asked(false, [true, true, false]).await.is_ok());
     assert_eq!(world.charged(), [0, 0, 1]);
+}
+
+#[test]
+fn near_misses_of_a_group_count_once_however_often_it_comes() {
+    let world = World::new();
+    let (_, Admitted { id, group, .. }) = world.judged(false);
+    let limits = Tolerance::f32(1.0).race;
+    // A token that only just lost its race: no alarm by itself, and five of them are one.
+    let seen = NearMisses::of(&[-0.9 * limits.most], &limits);
+    for _ in 0..100 {
+        assert!(remember(&world.shared, &group, &id, seen).is_ok());
+    }
+    let others = (0..8u8).map(|number| ContentId::of(&[number]));
+    let refused: Vec<_> =
+        others.filter_map(|other| remember(&world.shared, &group, &other, seen).err()).collect();
+    assert!(!refused.is_empty(), "those of other groups add up");
+}
+
+#[test]
+fn strangers_name_no_policy_that_is_gone() {
+    let world = World::new();
+    let (shared, node) = (&world.shared, world.node.public());
+    let (audit, model) = (shared.audit.as_ref().unwrap(), &shared.workload.model);
+    // The learner was started anew at version 2, and version 1 has no checkpoint.
+    let resumed = VersionWeights::new(2, model, Weights::random(model, 9)).unwrap();
+    audit.resume(PolicyVersion(2), Republished::default(), [resumed]);
+    let mut group = world.group(LeaseId(0), OrderCounter(0));
+    assert!(can_be_looked_at(shared, &group).is_ok(), "version 0 is here");
+    let spans = group.trajectories.iter_mut().flat_map(|trajectory| &mut trajectory.versions);
+    spans.for_each(|span| span.version = PolicyVersion(1));
+    assert!(audit.check(&group).is_ok(), "nobody can look at it");
+    let refused = can_be_looked_at(shared, &group).unwrap_err();
+    assert_eq!((refused.reason, refused.fault), (RefuseReason::Stale, Fault::Innocent));
+    shared.coordinator().decide(clock::now(), Subject::Peer(node), &Decision::Pardon, 1);
+    assert!(can_be_looked_at(shared, &group).is_ok(), "who has a record is believed");
 }
 
 #[test]

@@ -114,12 +114,17 @@ fn a_response_of_any_length_is_judged_or_fails() {
 }
 
 #[test]
-fn one_instance_too_many_is_this_machines_failure() {
+fn one_instance_too_many_waits_for_a_place() {
     let runtime = Runtime::new().unwrap();
     let bytes = wat::parse_str(EXAMPLE).unwrap();
-    let module = Module::compile(&runtime, ContentId::of(&bytes), &bytes).unwrap();
-    let all: Vec<_> = (0..MAX_INSTANCES).map(|_| ModuleCall::new(&module).unwrap()).collect();
-    assert!(matches!(ModuleCall::new(&module).err(), Some(WasmFailure::Host(_))));
-    drop(all);
-    assert!(ModuleCall::new(&module).is_ok());
+    let module = &Module::compile(&runtime, ContentId::of(&bytes), &bytes).unwrap();
+    let all: Vec<_> = (0..MAX_INSTANCES).map(|_| ModuleCall::new(module).unwrap()).collect();
+    let (made, waited) = std::sync::mpsc::channel();
+    std::thread::scope(move |scope| {
+        let mut all = all;
+        scope.spawn(move || made.send(ModuleCall::new(module).is_ok()));
+        assert!(waited.recv_timeout(Duration::from_millis(200)).is_err(), "all places are taken");
+        drop(all.pop());
+        assert_eq!(waited.recv_timeout(Duration::from_secs(20)), Ok(true));
+    });
 }

@@ -170,6 +170,9 @@ int main(int count, char **args) {
         puts(fcntl(file, F_SETLEASE, F_RDLCK) ? strerrorname_np(errno) : "leased");
         puts(syscall(SYS_fadvise64, file, 0L, 0L, POSIX_FADV_DONTNEED) ? strerrorname_np(errno) : "advised");
         puts(readahead(file, 0, 4096) ? strerrorname_np(errno) : "read ahead");
+        /* Pages that are merged with equal ones of others. */
+        void *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        puts(madvise(page, 4096, MADV_MERGEABLE) ? strerrorname_np(errno) : "merged");
         /* What ordinary programs do with descriptors. */
         int copy = fcntl(file, F_DUPFD_CLOEXEC, 20);
         puts(copy >= 20 && fcntl(copy, F_GETFL) >= 0 && fcntl(copy, F_SETFD, 0) == 0 ? "works" : "broken");

@@ -191,7 +191,15 @@ fn mounts_of_the_host_have_no_names() {
 
 #[test]
 fn what_the_host_does_with_its_files_cannot_be_watched() {
-    exits(&attack(&["watch"]), &format!("{}works\n", "ENOSYS\n".repeat(5)));
+    exits(&attack(&["watch"]), &format!("{}works\n", "ENOSYS\n".repeat(6)));
+}
+
+#[test]
+fn the_caches_of_the_hosts_disk_are_not_emptied() {
+    // Of a pipe, the kernel itself would say that this cannot be done.
+    for call in [libc::SYS_fsync, libc::SYS_fdatasync] {
+        exits(&attack(&["call", &call.to_string()]), "allowed\n");
+    }
 }
 
 #[test]

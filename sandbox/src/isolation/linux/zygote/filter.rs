@@ -22,6 +22,9 @@ use super::super::failure_stage::{Stage, StageFailure};
 /// What a call that is not allowed gets.
 const REFUSED: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
 
+/// What a call gets that has nothing to do: success.
+const IDLE: SeccompAction = SeccompAction::Errno(0);
+
 /// Flags of `clone` that make namespaces.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -109,6 +112,7 @@ pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, StageFailu
     let architecture = search::OURS.ok_or(unknown)?;
     let verdicts = [
         (calls::ALLOWED, SyscallAction::Allow),
+        (calls::IDLE, SyscallAction::Idle),
         (calls::ATTACKS, SyscallAction::Kill),
         (&numbers, SyscallAction::Inspect),
     ];
@@ -139,6 +143,8 @@ fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendEr
         // Huge pages come out of a pool of the machine, which no limit on memory counts.
         (libc::SYS_mmap, vec![without(3, libc::MAP_HUGETLB as u64)?]),
         (libc::SYS_memfd_create, vec![without(1, u64::from(libc::MFD_HUGETLB))?]),
+        // Where the kernel merges equal pages, the time that a write takes tells what others have in memory.
+        (libc::SYS_madvise, vec![condition(2, SeccompCmpOp::Ne, libc::MADV_MERGEABLE as u64)?]),
         (libc::SYS_ioctl, ioctls),
         (libc::SYS_fcntl, fcntls),
         (libc::SYS_prctl, prctls),

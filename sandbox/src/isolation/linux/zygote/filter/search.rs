@@ -13,6 +13,8 @@ use seccompiler::{BpfProgram, SeccompAction, sock_filter};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyscallAction {
     Allow,
+    /// The call succeeds without doing anything.
+    Idle,
     /// The call fails as on a kernel without it.
     Refuse,
     /// The kernel kills the whole process by SIGSYS.
@@ -98,6 +100,7 @@ fn bisect(ranges: &[(u32, SyscallAction)], program: &mut BpfProgram) {
 fn give(verdict: SyscallAction) -> sock_filter {
     let action = match verdict {
         SyscallAction::Allow => SeccompAction::Allow,
+        SyscallAction::Idle => super::IDLE,
         SyscallAction::Refuse => super::REFUSED,
         SyscallAction::Kill => SeccompAction::KillProcess,
         // How far is not known yet.

@@ -3,7 +3,7 @@
 use seccompiler::{BpfProgram, SeccompAction};
 
 use super::search::OURS;
-use super::{REFUSED, calls, compile};
+use super::{IDLE, REFUSED, calls, compile};
 
 /// The longest program that the kernel takes.
 const MAX_INSTRUCTIONS: usize = 4096;
@@ -61,9 +61,12 @@ fn every_call_gets_what_its_table_says() {
         }
         let allowed = calls::ALLOWED.contains(&number);
         let attack = calls::ATTACKS.contains(&number);
-        assert!(!(allowed && attack), "{number}");
+        let idle = calls::IDLE.contains(&number);
+        assert!(u32::from(allowed) + u32::from(attack) + u32::from(idle) <= 1, "{number}");
         let expected = if allowed {
             allow()
+        } else if idle {
+            IDLE.into()
         } else if attack {
             kill()
         } else {
@@ -122,6 +125,11 @@ fn arguments_decide_where_they_matter() {
     assert_eq!(call(libc::SYS_memfd_create, second(libc::MFD_CLOEXEC.into())), allow());
     assert_eq!(call(libc::SYS_memfd_create, second(libc::MFD_HUGETLB.into())), refuse());
     assert_eq!(call(libc::SYS_personality, first(0x0040_0000)), refuse());
+    let advice = |advice: libc::c_int| [0, 4096, advice as u64, 0, 0, 0];
+    for allowed in [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_HUGEPAGE] {
+        assert_eq!(call(libc::SYS_madvise, advice(allowed)), allow());
+    }
+    assert_eq!(call(libc::SYS_madvise, advice(libc::MADV_MERGEABLE)), refuse());
 }
 
 #[test]
