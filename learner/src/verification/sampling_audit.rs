@@ -1,13 +1,13 @@
 //! The sampling audit: were a group's tokens drawn from the policy, as its order says?
 //!
-//! The learner keeps the policies that nodes may still work under, as nodes have them: rounded
-//! to the snapshot's type, in files without names from which the generation engine reads. What
-//! names a version that is not kept is not simply believed: one that comes with the next
-//! publication has to wait for it, and one that was let go counts as stale. Two kinds pass
-//! without an audit, and are counted: versions from before the learner's start whose policies
-//! are gone ([`restore_audit`](crate::run::restore_audit) finds those of its checkpoints), of
-//! nodes with a record alone ([`SamplingAudit::gone_since_before`]), and versions that an earlier process published already and this one publishes again, which nodes
-//! may hold with other weights.
+//! The learner keeps the policies that nodes may still work under, as nodes have them: rounded to the
+//! snapshot's type, in files without names from which the generation engine reads. What names a version
+//! that is not kept is not simply believed: one that comes with the next publication has to wait for it,
+//! and one that was let go counts as stale. Two kinds pass without an audit, and are counted: versions
+//! from before the learner's start whose policies are gone ([`restore_audit`](crate::run::restore_audit)
+//! finds those of its checkpoints), of nodes with a record alone ([`SamplingAudit::gone_since_before`]),
+//! and versions that an earlier process published already and this one publishes again, which nodes may
+//! hold with other weights.
 //!
 //! Whole groups are checked as often as their nodes' records say, by the learner or by verifiers.
 //! One trajectory of every other group is checked all the same ([`SamplingAudit::glance`]): it

@@ -130,12 +130,13 @@ impl ClaimedSample {
     }
 }
 
-/// What is wrong with these samples of the order whose seed is `seed` by the limits of `tolerance`,
-/// and how certain that is. Tokens of versions that are not among `policies` are not looked at, and
-/// after the first fault that is certain nothing is: a lie is not worth looking at any longer. Nor is
-/// a sample behind a token that no machine would have drawn, so what is made up costs the reading of
-/// its first tokens, however long it is. One fault that is not certain hides none that is: what follows is looked at, and the means of the others
-/// are taken without it. Costs about as much computing as the prefill of all tokens.
+/// What is wrong with these samples of the order whose seed is `seed` by the limits of `tolerance`, and
+/// how certain that is. Tokens of versions that are not among `policies` are not looked at, and after the
+/// first fault that is certain nothing is: a lie is not worth looking at any longer. Nor is a sample
+/// behind a token that no machine would have drawn, so what is made up costs the reading of its first
+/// tokens, however long it is. One fault that is not certain hides none that is: what follows is looked
+/// at, and the means of the others are taken without it. Costs about as much computing as the prefill of
+/// all tokens.
 ///
 /// # Errors
 /// When the prompt is empty, or a sample does not fit the model.
