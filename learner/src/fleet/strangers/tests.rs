@@ -1,9 +1,9 @@
 //! What sixty keys that cost nothing say in a fleet that works.
 
 use super::*;
-use crate::fleet::{FleetConfig, UNKNOWN_UPLINK};
+use crate::fleet::{FleetConfig, ForwardingStanding, UNKNOWN_UPLINK};
 use crate::reputation::Owners;
-use echo_protocol::control::heartbeat::Heartbeat;
+use echo_protocol::control::heartbeat::{Heartbeat, UplinkReport};
 use echo_protocol::control::requests::Peer;
 use echo_protocol::dissemination::DisseminationMode;
 
@@ -58,4 +58,37 @@ fn what_free_keys_claim_of_their_uplinks_makes_no_chains() {
     // So is everybody where nobody has a record.
     (1..=HONEST).for_each(|node| fleet.has_worked(&key(node), false));
     assert_eq!(fleet.node_uplink(), BytesPerSec(1));
+}
+
+#[test]
+fn words_of_free_keys_move_nobody_who_is_heard_where_others_have_worked() {
+    let mut fleet = besieged(None);
+    let honest: Vec<PublicKey> = (1..=HONEST).map(key).collect();
+    for second in 1..=150 {
+        let now = at(second);
+        honest.iter().for_each(|node| fleet.heartbeat(now, *node, beat()).unwrap());
+        let slander = |peer: &PublicKey| UplinkReport {
+            peer: *peer,
+            bytes: 0,
+            bytes_per_s: 0,
+            failed: second as u32,
+            rotten: false,
+        };
+        let uplinks: Vec<UplinkReport> = honest.iter().take(16).map(slander).collect();
+        for free in (HONEST + 1..=HONEST + FREE).map(key) {
+            fleet.heartbeat(now, free, Heartbeat { uplinks: uplinks.clone(), ..beat() }).unwrap();
+            fleet.lost(now, &free, &honest);
+        }
+        if second % 5 == 0 {
+            fleet.rank(now);
+        }
+    }
+    let in_place = |node: &PublicKey| {
+        fleet.chains().contains(node) && fleet.members()[node].standing == ForwardingStanding::Forwards
+    };
+    assert!(honest.iter().all(in_place));
+    // Those that work route around one of them at once.
+    let lost = fleet.chains().chain(0)[0];
+    honest.iter().for_each(|node| fleet.lost(at(151), node, &[lost]));
+    assert_eq!(fleet.members()[&lost].standing, ForwardingStanding::Tail);
 }
