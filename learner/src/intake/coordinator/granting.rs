@@ -92,6 +92,7 @@ impl Coordinator {
         if let Some(work_ahead) = &mut self.work_ahead {
             if leases.is_empty()
                 && orders > 0
+                && self.book.makes_backups(&node)
                 && let Some((lease, counter)) = work_ahead.straggler(now, &node, installed, &position)
                 && self.book.late(lease, counter)
             {

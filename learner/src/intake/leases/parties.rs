@@ -149,6 +149,12 @@ impl LeaseBook {
         most.min(STRANGERS_ORDERS).min(left.saturating_add(self.out_with(node)))
     }
 
+    /// Whether a node may make an order that another one is making. A key without a record has any pace that it
+    /// likes, by sending rubbish at once, and would have every order of slower nodes go to others.
+    pub fn makes_backups(&self, node: &PublicKey) -> bool {
+        self.parties.knows(node) || !self.parties.knows_anybody()
+    }
+
     /// So many orders more are out with `node`. Returns the network that they count for too.
     pub(super) fn count(&mut self, node: PublicKey, orders: u64) -> Option<NetworkPrefix> {
         *self.out_by_node.entry(node).or_default() += orders;
