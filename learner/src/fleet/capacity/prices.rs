@@ -37,7 +37,7 @@ impl Prices {
         self.name_of_key(node).or_else(|| named(&offer.label)).or_else(|| named(&offer.class))
     }
 
-    /// The name if it is that of the key, which nobody else can claim.
+    /// The name if it is that of the key. Of eight digits, one key in four billion has it.
     pub(super) fn name_of_key(&self, node: &PublicKey) -> Option<&str> {
         let key = node.to_string();
         let is_key = |name: &&String| name.len() >= KEY_DIGITS && key.starts_with(&name.to_ascii_lowercase());
