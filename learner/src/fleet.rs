@@ -240,9 +240,11 @@ impl Fleet {
         }
     }
 
-    /// Believes a node about those that it was told to receive from, and about nobody else.
+    /// Believes a node about those that it was told to receive from, and about nobody else. What a free
+    /// key says counts for that key alone, once others have a record.
     fn take_in(&mut self, now: UnixMillis, node: &PublicKey, reports: &[UplinkReport]) {
         let Some(member) = self.members.get(node) else { return };
+        let counts = self.is_trusted(member);
         let upstreams: Vec<PublicKey> =
             self.upstreams(now, node, member).into_iter().map(|(key, _)| key).collect();
         let before = member.heartbeat.uplinks.clone();
@@ -259,11 +261,13 @@ impl Fleet {
             let (bytes, failed) = old.map_or((0, 0), |old| (old.bytes, old.failed));
             if let Some(peer) = self.members.get_mut(&report.peer) {
                 let gained = report.bytes.saturating_sub(bytes).min(believed);
-                if gained > 0 {
+                if gained > 0 && counts {
                     peer.record.delivered(now, gained, report.bytes_per_s);
+                }
+                if gained > 0 {
                     benefactor = Some(report.peer);
                 }
-                if report.failed > failed {
+                if report.failed > failed && counts {
                     peer.record.failed(now, *node);
                 }
             }
@@ -316,9 +320,11 @@ impl Fleet {
 
     /// Takes a node's word that neighbours are gone. It gets others at once; what that
     /// means for everybody else depends on how many say so, and on whether those neighbours
-    /// are silent here, too.
+    /// are silent here, too. Once some have a record, others are not asked about who is heard here: sixty
+    /// free keys would move all of a fleet out of its chains.
     pub fn lost(&mut self, now: UnixMillis, node: &PublicKey, lost: &[PublicKey]) {
         let Some(member) = self.members.get(node) else { return };
+        let counts = self.is_trusted(member);
         let mut named: Vec<PublicKey> =
             self.upstreams(now, node, member).into_iter().map(|(key, _)| key).collect();
         named.retain(|key| *key != self.me.key && lost.contains(key));
@@ -328,10 +334,16 @@ impl Fleet {
                 return;
             }
             member.avoid(peer, now.plus(AVOID_MS));
-            let word = self.accusations.add(now, *node, peer);
             let Some(accused) = self.members.get_mut(&peer) else { continue };
-            accused.record.failed(now, *node);
             let silence = now.since(accused.seen);
+            if !counts {
+                if silence > DOUBTFUL_AFTER_MS {
+                    self.silence(&peer);
+                }
+                continue;
+            }
+            accused.record.failed(now, *node);
+            let word = self.accusations.add(now, *node, peer);
             if silence > DOUBTFUL_AFTER_MS || silence > DOUBTED_BY_TWO_AFTER_MS && word.accusers >= 2 {
                 self.silence(&peer);
             } else if word.makes_quorum() {

@@ -218,6 +218,12 @@ impl Record {
         self.peers.get(peer).is_some_and(PeerRecord::is_known)
     }
 
+    /// Whether a verdict of a peer on the group of another one was found right lately, and none false since.
+    pub fn has_judged(&self, now: UnixMillis, peer: &PublicKey) -> bool {
+        // One is left half after a week.
+        self.peers.get(peer).is_some_and(|record| record.judgement(now) >= 0.5)
+    }
+
     /// Where a peer is connected, or was last.
     pub fn network(&self, peer: &PublicKey) -> Option<NetworkPrefix> {
         let before = || self.peers.get(peer).and_then(|record| record.network);

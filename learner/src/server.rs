@@ -167,6 +167,18 @@ impl SharedState {
         Self { capacity: Mutex::new(capacity), ..self }
     }
 
+    /// Verifiers with a record of right verdicts, or of accepted work. To offer costs a key nothing.
+    fn verifiers_of_use(&self, now: UnixMillis) -> Vec<PublicKey> {
+        let mut verifiers = self.verifiers.that_offered();
+        if verifiers.is_empty() {
+            return verifiers;
+        }
+        let coordinator = self.coordinator();
+        let record = coordinator.record();
+        verifiers.retain(|key| record.has_judged(now, key) || record.is_known(key));
+        verifiers
+    }
+
     /// Notes which verifiers' verdicts were right. Who is not heard any more loses its stream.
     fn judged(&self, verdicts: Vec<(PublicKey, bool)>) {
         let now = clock::now();
@@ -318,7 +330,7 @@ async fn sweep(shared: Arc<SharedState>, host: Host, snapshots: Snapshots) {
         }
         // Where too many are connected, and where an uplink is narrow, strangers make room.
         let working = with_a_record.into_iter().chain(reported_consumers.iter().copied());
-        let known: Vec<PublicKey> = working.chain(shared.verifiers.that_offered()).collect();
+        let known: Vec<PublicKey> = working.chain(shared.verifiers_of_use(now)).collect();
         if known != kept {
             kept.clone_from(&known);
             // Keys are points of a curve, which takes microseconds each: only where something has changed.

@@ -58,10 +58,16 @@ impl Fleet {
         self.place_at_source();
     }
 
-    /// B̂w: what the run file says, else the median of the nodes' uplinks.
+    /// B̂w: what the run file says, else the median of the nodes' uplinks. Once some have a record, it is
+    /// theirs: with a claim of one byte a second, free keys would make every node the head of a chain.
     pub fn node_uplink(&self) -> BytesPerSec {
-        let known = || self.present.iter().filter_map(|node| self.members.get(node)?.uplink(UNKNOWN_UPLINK));
-        self.config.node_uplink.or_else(|| median(known().collect())).unwrap_or(UNKNOWN_UPLINK)
+        if let Some(uplink) = self.config.node_uplink {
+            return uplink;
+        }
+        let members = self.present.iter().filter_map(|node| self.members.get(node));
+        let trusted = members.filter(|member| self.is_trusted(member));
+        let uplinks: Vec<BytesPerSec> = trusted.filter_map(|member| member.uplink(UNKNOWN_UPLINK)).collect();
+        median(uplinks).unwrap_or(UNKNOWN_UPLINK)
     }
 
     /// Moves nodes that were slow or failed one step away from the front, those that were not one

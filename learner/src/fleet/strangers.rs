@@ -69,7 +69,8 @@ impl Fleet {
         }
     }
 
-    fn is_trusted(&self, member: &Member) -> bool {
+    /// Whether what a member says of itself and of others counts, beyond what it receives itself.
+    pub(super) fn is_trusted(&self, member: &Member) -> bool {
         member.worked || self.worked == 0
     }
 
@@ -127,3 +128,6 @@ impl Fleet {
         &self.laggards
     }
 }
+
+#[cfg(test)]
+mod tests;

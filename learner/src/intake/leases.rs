@@ -2,7 +2,8 @@
 //!
 //! A plain state machine: no clock, no files. Every order below the cursor is in one of three states:
 //!
-//! - **out**: a lease runs; the order counts towards N_r of AReaL's admission rule;
+//! - **out**: a lease runs; the order counts towards N_r of AReaL's admission rule, for a node with a
+//!   record as far as others with one hold it ([`LeaseBook::outstanding_for`]);
 //! - **idle**: its lease ran out, its node is gone, or it was given back; it is leased
 //!   again before any fresh order. Until then whoever last held it may still deliver it,
 //!   unless it was given back;
@@ -138,6 +139,8 @@ pub struct LeaseBook {
     /// The numbers of `leases`, by their nodes.
     by_node: BTreeSet<(PublicKey, LeaseId)>,
     out_by_node: BTreeMap<PublicKey, u64>,
+    /// Orders that are out with keys that have a record.
+    out_with_known: u64,
     /// Orders that are out with keys without a record, by their networks.
     strangers_out: BTreeMap<NetworkPrefix, u64>,
     /// Whose the nodes are.
@@ -167,6 +170,7 @@ impl LeaseBook {
             deadlines: BTreeSet::new(),
             by_node: BTreeSet::new(),
             out_by_node: BTreeMap::new(),
+            out_with_known: 0,
             strangers_out: BTreeMap::new(),
             parties: Parties::default(),
             asked: BTreeMap::new(),

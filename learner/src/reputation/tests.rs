@@ -236,6 +236,18 @@ fn verdicts_are_looked_at_again_by_the_least_known_of_those_who_gave_them() {
 }
 
 #[test]
+fn a_right_verdict_counts_for_a_week_and_a_false_one_undoes_it() {
+    let mut record = Record::new(RecordConfig::default());
+    accept(&mut record, PROBATION, key(1));
+    assert!(!record.has_judged(at(0), &key(1)), "groups say nothing about verdicts");
+    record.judged(at(0), key(1), true);
+    let counts = [0, 6, 8].map(|days| record.has_judged(at(days * DAY_MS), &key(1)));
+    assert_eq!(counts, [true, true, false]);
+    record.judged(at(0), key(1), false);
+    assert!(!record.has_judged(at(0), &key(1)));
+}
+
+#[test]
 fn strangers_are_forgotten_first_and_liars_last() {
     let mut record = Record::new(RecordConfig::default());
     record.decide(at(0), Subject::Peer(key(1)), &Decision::Ban("liar".into()), 0);

@@ -105,9 +105,20 @@ pub(crate) async fn provision(shared: Arc<SharedState>, program: Vec<String>) {
     if program.is_empty() {
         return;
     }
-    let (mut pace, mut failed) = (AskingPace::new(), LastMessage::default());
+    let (mut pace, mut failed, mut doubted) =
+        (AskingPace::new(), LastMessage::default(), LastMessage::default());
     sleep(FIRST_LOOK).await;
     loop {
+        let class = shared.capacity().doubted_class();
+        match class {
+            None => doubted.clear(),
+            // Once for each class, however their number changes.
+            Some((class, nodes)) if doubted.is_new(&class) => tracing::warn!(
+                "[fleet] provision: {nodes} nodes without a record say that they are of class {class}: nothing is asked for meanwhile; \
+                 name the keys of rented nodes in [fleet] prices, and these are counted whatever others say"
+            ),
+            Some(_) => {}
+        }
         let request = shared.capacity().provision();
         if let Some(request) = request.filter(|request| pace.is_due(Instant::now(), request)) {
             match ask(&program, &request, TIME_LIMIT).await {

@@ -31,13 +31,17 @@ impl Prices {
         if self.0.is_empty() {
             return None;
         }
+        let named = |name: &Option<String>| {
+            name.as_ref().and_then(|name| self.0.get_key_value(name)).map(|(name, _)| name.as_str())
+        };
+        self.name_of_key(node).or_else(|| named(&offer.label)).or_else(|| named(&offer.class))
+    }
+
+    /// The name if it is that of the key. Of eight digits, one key in four billion has it.
+    pub(super) fn name_of_key(&self, node: &PublicKey) -> Option<&str> {
         let key = node.to_string();
         let is_key = |name: &&String| name.len() >= KEY_DIGITS && key.starts_with(&name.to_ascii_lowercase());
-        let by_key = self.0.keys().find(is_key);
-        let named = |name: &Option<String>| {
-            name.as_ref().and_then(|name| self.0.get_key_value(name)).map(|(name, _)| name)
-        };
-        by_key.or_else(|| named(&offer.label)).or_else(|| named(&offer.class)).map(String::as_str)
+        self.0.keys().find(is_key).map(String::as_str)
     }
 
     /// Names and dollars an hour.

@@ -46,14 +46,28 @@ struct Class {
     present: u64,
     resting: u64,
     rate: f64,
+    /// Those that say themselves that they are of it, and have no record.
+    strangers: u64,
+}
+
+impl Class {
+    /// Whether so many may be there by the program's doing. A key costs nothing, and many that name a class
+    /// would have machines rented that stand for them.
+    fn is_plausible(&self) -> bool {
+        self.strangers <= MOST_AT_ONCE.max(self.present - self.strangers)
+    }
 }
 
 impl Capacity {
-    /// How many nodes of which class are wanted; `None` while too little is known. Classes are the names of
-    /// prices above 0: nobody rents what costs nothing. A run without a node gets one of the lowest price:
-    /// nothing can be measured before.
+    /// How many nodes of which class are wanted; `None` while too little is known, and while
+    /// [`Capacity::doubted_class`] names one. Classes are the names of prices above 0: nobody rents what costs
+    /// nothing. A run without a node gets one of the lowest price: nothing can be measured before.
     pub fn provision(&self) -> Option<ProvisionRequest> {
         let (classes, spare, brought) = self.classes();
+        // The number of nodes that are to be there includes those that are there.
+        if !classes.values().all(Class::is_plausible) {
+            return None;
+        }
         let target = self.target();
         let missing = match target {
             Some(target) => self.missing(&classes, target - brought),
@@ -73,6 +87,13 @@ impl Capacity {
         Some(ProvisionRequest { pool: self.pool(), target, nodes, spare })
     }
 
+    /// A class that more nodes without a record name than can be there by the program's doing, and how many do.
+    pub fn doubted_class(&self) -> Option<(String, u64)> {
+        let (classes, ..) = self.classes();
+        let doubted = classes.into_iter().find(|(_, class)| !class.is_plausible());
+        doubted.map(|(name, class)| (name, class.strangers))
+    }
+
     /// That no node is wanted any more, as the run is over.
     pub fn all_released(&self) -> ProvisionRequest {
         let (classes, spare, _) = self.classes();
@@ -89,13 +110,14 @@ impl Capacity {
             priced.map(|(name, price)| (name.to_owned(), Class { price, ..Class::default() })).collect();
         let (mut brought, mut spare) = (0.0, Vec::new());
         for (node, worker) in self.workers.iter().filter(|(_, worker)| worker.available) {
-            let name = self.config.prices.name_of(node, &worker.offer);
-            let class = name.and_then(|name| classes.get_mut(name));
+            let prices = &self.config.prices;
+            let class = prices.name_of(node, &worker.offer).and_then(|name| classes.get_mut(name));
             // A rented node has no record at first: who did not count on it would rent more until it has one.
             let rate = if class.is_some() { self.hoped(worker) } else { self.rate(worker) };
             brought += rate;
             if let Some(class) = class {
                 class.present += 1;
+                class.strangers += u64::from(!worker.is_known && prices.name_of_key(node).is_none());
                 class.rate += rate;
                 if worker.role == NodeRole::Resting {
                     class.resting += 1;

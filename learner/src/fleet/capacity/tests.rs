@@ -325,6 +325,28 @@ fn rented_nodes_without_a_record_are_counted_on_and_other_strangers_are_not() {
 }
 
 #[test]
+fn free_keys_that_name_a_class_have_no_machines_rented_for_them() {
+    let prices = Prices::new([("rented".to_owned(), 0.5)]);
+    let mut capacity =
+        Capacity::new(CapacityConfig { prices, ..config(Activation::Cheapest) }, UnixMillis(0));
+    let state =
+        CapacityState { updates: vec![TRAIN_S; 5], broadcasts: vec![1.0], ..CapacityState::default() };
+    capacity.restore(state);
+    let offer = Offer { label: Some("rented".into()), ..Offer::default() };
+    let beat = |declared, is_known| Beat { declared, is_known, offer: offer.clone(), ..Beat::default() };
+    capacity.heard(UnixMillis(1), key(1), beat(1.0, true));
+    let rented = |capacity: &Capacity| capacity.provision().unwrap().nodes["rented"];
+    assert_eq!(rented(&capacity), ClassCount { present: 1, wanted: 4 });
+    // A program that has one machine, and reads that 166 are to be there, would start 165.
+    (100..=200).for_each(|n| capacity.heard(UnixMillis(2), key(n), beat(0.0, false)));
+    assert_eq!((capacity.provision(), capacity.doubted_class()), (None, Some(("rented".to_owned(), 101))));
+    // As many as have a record are believed beside those.
+    (100..=160).for_each(|n| capacity.heard(UnixMillis(3), key(n), beat(0.0, true)));
+    assert_eq!(capacity.doubted_class(), None);
+    assert!(rented(&capacity).wanted > 102);
+}
+
+#[test]
 fn slow_volunteers_do_not_take_the_place_of_those_who_bring_something() {
     // Forty volunteers who would be enough by their rates, and whose orders would all come too late.
     let fast = (0..12).map(|n| (n, 0.5, 0.35));

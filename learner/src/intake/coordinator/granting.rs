@@ -79,7 +79,7 @@ impl Coordinator {
         if !lost.is_empty() {
             return Granted { leases: lost, refused: None };
         }
-        let position = self.position();
+        let position = self.position(self.book.outstanding_for(&node));
         let room = match &mut self.work_ahead {
             Some(work_ahead) => work_ahead.room(now, &node, installed, &position),
             None => Ok(self.room(&position)),
@@ -92,6 +92,7 @@ impl Coordinator {
         if let Some(work_ahead) = &mut self.work_ahead {
             if leases.is_empty()
                 && orders > 0
+                && self.book.makes_backups(&node)
                 && let Some((lease, counter)) = work_ahead.straggler(now, &node, installed, &position)
                 && self.book.late(lease, counter)
             {
@@ -150,17 +151,17 @@ impl Coordinator {
         self.staleness.room(current, unformed.0.saturating_mul(batch).saturating_add(ahead), batch)
     }
 
-    /// Where the learner stands, and what waits for it or is out.
-    fn position(&self) -> LearnerPosition {
+    /// Where the learner stands, with what waits for it and so many orders that are out.
+    fn position(&self, out: u64) -> LearnerPosition {
         let current = self.progress.current;
         let unformed = self.buffer.newest_batch().map_or(current, PolicyVersion::next).max(current);
         let waiting = self.buffer.fresh(current, &self.staleness) as u64;
-        LearnerPosition { current, unformed, ahead: waiting + self.book.outstanding() }
+        LearnerPosition { current, unformed, ahead: waiting + out }
     }
 
     /// Has orders that can only come back too old leased anew.
     pub(super) fn release_late(&mut self, now: UnixMillis) {
-        let position = self.position();
+        let position = self.position(self.book.outstanding());
         let Some(work_ahead) = &mut self.work_ahead else { return };
         for (lease, counter) in work_ahead.late(now, &position) {
             if self.book.late(lease, counter) {

@@ -186,6 +186,55 @@ fn by_lag_what_comes_too_late_goes_to_another_node_and_nobody_is_blamed() {
 }
 
 #[test]
+fn free_keys_that_hold_all_orders_keep_nobody_with_a_record_from_work() {
+    for by_lag in [false, true] {
+        let mut world = World::new(Staleness::new(3, Some(1)).unwrap());
+        world.config.by_lag = by_lag;
+        world.reopen(AdmissionTally::default());
+        world.at(0);
+        let known = world.node;
+        world.coordinator.book.is_known_now(&known);
+        for key in 20..60 {
+            let free = PublicKey::from_bytes([key; 32]);
+            world.coordinator.lease(UnixMillis(0), free, Some(PolicyVersion(0)), 1000).unwrap();
+        }
+        assert!(world.coordinator.book.outstanding() >= 3 * BATCH as u64, "all that may run ahead");
+        while world.batch(0).is_none() {
+            let mut leases = world.lease(0);
+            let count = orders(&leases);
+            assert!(count > 0, "it gets nothing, by lag: {by_lag}");
+            world.deliver(&mut leases, count, 0);
+        }
+    }
+}
+
+#[test]
+fn free_keys_make_no_backups_where_others_have_a_record() {
+    let mut world = World::new(Staleness::new(3, Some(1)).unwrap());
+    world.config.by_lag = true;
+    world.reopen(AdmissionTally::default());
+    world.at(0);
+    let [slow, filler, hasty] = [8, 9, 10].map(|key| PublicKey::from_bytes([key; 32]));
+    let backups = |world: &World| world.coordinator.work_ahead().unwrap().again.backups;
+    let ask = |world: &mut World, node| {
+        world.node = node;
+        world.lease(0)
+    };
+    // A batch waits for two of four groups, and the pace of two nodes is known.
+    assert_eq!(orders(&ask(&mut world, slow)), 2);
+    for node in [filler, hasty] {
+        let mut leases = ask(&mut world, node);
+        world.deliver(&mut leases, 1, 0);
+    }
+    assert_eq!(world.batch(0), None);
+    assert!(orders(&ask(&mut world, filler)) > 0, "all that may run ahead");
+    world.coordinator.book.is_known_now(&slow);
+    assert_eq!((orders(&ask(&mut world, hasty)), backups(&world)), (0, 0));
+    [filler, hasty].iter().for_each(|node| world.coordinator.book.is_known_now(node));
+    assert_eq!((orders(&ask(&mut world, hasty)), backups(&world)), (1, 1));
+}
+
+#[test]
 fn a_run_has_begun_when_an_order_has_left_it() {
     let mut world = World::new(Staleness::one_step());
     assert!(!world.coordinator.has_begun());

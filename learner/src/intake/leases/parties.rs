@@ -53,22 +53,22 @@ impl Parties {
         }
     }
 
-    /// Notes that a node has a record by now.
-    pub(super) fn is_known_now(&mut self, node: &PublicKey) {
+    /// Notes that a node has a record by now. Whether that is new.
+    fn is_known_now(&mut self, node: &PublicKey) -> bool {
         self.known.insert(self.of(node));
-        if self.known_keys.len() < MAX_REMEMBERED {
-            self.known_keys.insert(*node);
-        }
+        self.known_keys.len() < MAX_REMEMBERED && self.known_keys.insert(*node)
     }
 
-    /// Notes that a node has lost its record.
-    fn is_unknown_now(&mut self, node: &PublicKey) {
+    /// Notes that a node has lost its record. Whether it had one.
+    fn is_unknown_now(&mut self, node: &PublicKey) -> bool {
         let party = self.of(node);
         // As it may have been noted before its network was seen.
         self.known.remove(&Party::Key(*node));
-        if self.known_keys.remove(node) && !self.known_keys.iter().any(|other| self.of(other) == party) {
+        let was_known = self.known_keys.remove(node);
+        if was_known && !self.known_keys.iter().any(|other| self.of(other) == party) {
             self.known.remove(&party);
         }
+        was_known
     }
 
     /// Whose a node is.
@@ -117,12 +117,22 @@ impl LeaseBook {
 
     /// Notes that a node has a record. Where some have, orders are not given up without them.
     pub fn is_known_now(&mut self, node: &PublicKey) {
-        self.parties.is_known_now(node);
+        if self.parties.is_known_now(node) {
+            self.out_with_known += self.out_with(node);
+        }
     }
 
     /// Notes that a node has no record, or has lost it.
     pub fn is_unknown_now(&mut self, node: &PublicKey) {
-        self.parties.is_unknown_now(node);
+        if self.parties.is_unknown_now(node) {
+            self.out_with_known = self.out_with_known.saturating_sub(self.out_with(node));
+        }
+    }
+
+    /// Orders that are out, as they count for a node that asks for more. Those of keys without a record count
+    /// for such keys alone: by holding all that may run ahead, they would keep everybody else from work.
+    pub fn outstanding_for(&self, node: &PublicKey) -> u64 {
+        if self.parties.knows(node) { self.out_with_known } else { self.outstanding() }
     }
 
     /// Orders that may be out with a node. All keys of a network that have no record hold no more than
@@ -139,9 +149,18 @@ impl LeaseBook {
         most.min(STRANGERS_ORDERS).min(left.saturating_add(self.out_with(node)))
     }
 
+    /// Whether a node may make an order that another one is making. A key without a record has any pace that it
+    /// likes, by sending rubbish at once, and would have every order of slower nodes go to others.
+    pub fn makes_backups(&self, node: &PublicKey) -> bool {
+        self.parties.knows(node) || !self.parties.knows_anybody()
+    }
+
     /// So many orders more are out with `node`. Returns the network that they count for too.
     pub(super) fn count(&mut self, node: PublicKey, orders: u64) -> Option<NetworkPrefix> {
         *self.out_by_node.entry(node).or_default() += orders;
+        if self.parties.knows(&node) {
+            self.out_with_known += orders;
+        }
         let network = self.parties.stranger_of(&node);
         if let Some(network) = network {
             *self.strangers_out.entry(network).or_default() += orders;
@@ -154,6 +173,9 @@ impl LeaseBook {
         let Some(open) = self.leases.get(&id) else { return };
         let (node, network) = (open.lease.node, open.stranger_of);
         one_less(&mut self.out_by_node, &node);
+        if self.parties.knows(&node) {
+            self.out_with_known = self.out_with_known.saturating_sub(1);
+        }
         if let Some(network) = network {
             one_less(&mut self.strangers_out, &network);
         }

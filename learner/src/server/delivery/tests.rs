@@ -491,3 +491,14 @@ fn without_verifiers_the_learner_looks_itself() {
     assert!(matches!(look(&world.shared, admitted, &frame), Ok(Looked::Admitted(_))));
     drop(one);
 }
+
+#[test]
+fn who_only_offers_to_look_is_not_kept_for_it() {
+    let world = World::new();
+    let [idle, busy] = [11, 12].map(|number| world.verifier(number));
+    assert_eq!(world.shared.verifiers.that_offered().len(), 2);
+    assert_eq!(world.shared.verifiers_of_use(clock::now()), []);
+    world.shared.judged(vec![(busy.key.public(), true)]);
+    assert_eq!(world.shared.verifiers_of_use(clock::now()), [busy.key.public()]);
+    drop(idle);
+}

@@ -70,12 +70,13 @@ impl SnapshotDriver {
         inbox: mpsc::WeakSender<DriverCommand>,
         events: mpsc::Sender<SnapshotEvent>,
     ) -> Self {
+        let source = config.role == super::SnapshotRole::Source;
         Self {
-            source: config.role == super::SnapshotRole::Source,
+            source,
             machine: Dissemination::new(config.dissemination()),
             learner: config.learner,
             events,
-            edges: Edges::new(host.clone(), store.clone(), block_writer, inbox.clone()),
+            edges: Edges::new(host.clone(), source, store.clone(), block_writer, inbox.clone()),
             downloads: Downloads::new(config.keep_versions),
             store,
             inbox,

@@ -129,6 +129,12 @@ impl Pacing {
         self.shared.partners.write().kept = peers.into_iter().collect();
     }
 
+    /// Whether a peer's streams wait for those of others.
+    #[cfg(test)]
+    pub(in crate::net) fn is_stranger(&self, peer: &PeerId) -> bool {
+        self.shared.is_stranger(peer)
+    }
+
     /// Lets streams to a consumer draw before those to strangers while it is served.
     pub(in crate::net) fn serve(&self, peer: PeerId) -> ServedPeer {
         *self.shared.partners.write().served.entry(peer).or_default() += 1;

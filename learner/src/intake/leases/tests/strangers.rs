@@ -52,3 +52,23 @@ fn who_comes_back_through_a_relay_is_the_owner_that_it_was() {
     book.connected(node(2), None);
     assert_eq!(ranges(&book.grant(at(0), node(2), 1, 10)), [(1, 1)], "not the one of its neighbour");
 }
+
+#[test]
+fn what_strangers_hold_counts_for_strangers_alone() {
+    let mut book = LeaseBook::new(config());
+    book.grant(at(0), node(1), 5, 1_000);
+    let counts = |book: &LeaseBook| [1, 2].map(|key| book.outstanding_for(&node(key)));
+    assert_eq!(counts(&book), [5, 5], "nobody has a record");
+    (0..2).for_each(|_| book.is_known_now(&node(1)));
+    book.grant(at(0), node(2), 8, 1_000);
+    assert_eq!(counts(&book), [5, 13]);
+    [0, 5].map(OrderCounter).into_iter().for_each(|counter| book.delivered(counter));
+    assert_eq!(counts(&book), [4, 11]);
+    // Records come and go while orders are out.
+    book.is_known_now(&node(2));
+    assert_eq!(counts(&book), [11, 11]);
+    (0..2).for_each(|_| book.is_unknown_now(&node(1)));
+    assert_eq!(counts(&book), [11, 7]);
+    book.node_gone(&node(2));
+    assert_eq!(counts(&book), [4, 0]);
+}

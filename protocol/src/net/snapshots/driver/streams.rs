@@ -34,7 +34,8 @@ struct Consumer {
     serial: u64,
     mailbox: Arc<Mailbox>,
     task: AbortHandle,
-    /// Its blocks do not wait for what strangers ask for.
+    /// Its blocks do not wait for what strangers ask for. `None` at the source, which keeps all that have a
+    /// place at it: to open a stream there costs a stranger nothing.
     _served: Option<ServedPeer>,
 }
 
@@ -46,6 +47,8 @@ impl Drop for Consumer {
 
 pub(super) struct Edges {
     host: Host,
+    /// Whether snapshots come from here.
+    source: bool,
     store: Arc<ChunkStore>,
     block_writer: BlockWriter,
     inbox: mpsc::WeakSender<DriverCommand>,
@@ -61,6 +64,7 @@ pub(super) struct Edges {
 impl Edges {
     pub(super) fn new(
         host: Host,
+        source: bool,
         store: Arc<ChunkStore>,
         block_writer: BlockWriter,
         inbox: mpsc::WeakSender<DriverCommand>,
@@ -68,6 +72,7 @@ impl Edges {
         let traffic = Arc::default();
         Self {
             host,
+            source,
             block_writer,
             store,
             inbox,
@@ -151,7 +156,7 @@ impl Edges {
         let mailbox = Arc::new(Mailbox::default());
         let task = downstream::serve(stream, self.store.clone(), mailbox.clone(), reporter);
         let task = tokio::spawn(task).abort_handle();
-        let served = peer_of_key(&peer).map(|peer| self.host.pacing().serve(peer));
+        let served = peer_of_key(&peer).filter(|_| !self.source).map(|peer| self.host.pacing().serve(peer));
         self.consumers.insert(peer, Consumer { serial, mailbox, task, _served: served }).is_some()
     }
 

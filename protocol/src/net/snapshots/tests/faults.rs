@@ -2,7 +2,7 @@
 
 use super::peers::{ask, blocks, consumer, hear, say};
 use super::*;
-use crate::net::snapshots::frames::PullMessage;
+use crate::net::snapshots::frames::{PullMessage, ServeMessage, read};
 use crate::snapshot::manifest::PieceIndex;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -185,4 +185,27 @@ async fn who_means_another_snapshot_of_the_same_number_is_refused_and_not_taken_
     node.announce(&other).await;
     node.misses(source.key).await;
     assert!(node.stats().await.cut_off.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_makes_nobody_known_to_the_source_and_a_consumer_of_a_node_is_no_stranger() {
+    let ((source, _a), (relay, _b)) =
+        (peer(1, SnapshotRole::Source).await, peer(2, SnapshotRole::Relay).await);
+    let (kept, _kept_events) = host(3).await;
+    for party in [&source, &relay] {
+        party.host.keep(vec![kept.peer_id()]).await.unwrap();
+    }
+    let manifest = snapshot(&source.store, 2);
+    source.snapshots.publish(manifest.clone()).await.unwrap();
+    let (stranger, _events, mut stream) = consumer(4, &source, &manifest).await;
+    // It is told what is here, so it has a place.
+    read::<ServeMessage>(&mut stream).await.unwrap().unwrap();
+    assert!(source.host.pacing().is_stranger(&stranger.peer_id()));
+    let (pulling, _events, _stream) = consumer(5, &relay, &manifest).await;
+    let is_served = async {
+        while relay.host.pacing().is_stranger(&pulling.peer_id()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), is_served).await.expect("its stream is served");
 }
