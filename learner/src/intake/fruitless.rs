@@ -15,7 +15,8 @@ const FREE: u32 = 4;
 const FIRST_PAUSE_MS: u64 = 500;
 /// The longest pause, in milliseconds: a node that has changed is back at work within a minute.
 const LONGEST_PAUSE_MS: u64 = 60_000;
-/// Nodes that are remembered. Beyond, those whose pause is over are forgotten.
+/// Nodes that are remembered. Beyond, those whose pause is over are forgotten, and newcomers are not noted
+/// while all others wait.
 const MAX_REMEMBERED: usize = 1 << 14;
 
 /// What nodes have taken and not brought.
@@ -31,8 +32,11 @@ struct Tries {
 impl Fruitless {
     /// Notes that orders of a node came to nothing.
     pub fn note(&mut self, now: UnixMillis, node: PublicKey) {
-        if self.0.len() >= MAX_REMEMBERED {
+        if self.0.len() >= MAX_REMEMBERED && !self.0.contains_key(&node) {
             self.0.retain(|_, tries| tries.until > now);
+            if self.0.len() >= MAX_REMEMBERED {
+                return;
+            }
         }
         let tries = self.0.entry(node).or_insert(Tries { in_vain: 0, until: now });
         tries.in_vain = tries.in_vain.saturating_add(1);
