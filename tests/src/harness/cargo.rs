@@ -16,8 +16,10 @@ pub const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 /// Cargo's name for the profile of tests and of builds without `--release`; its folder is `debug`.
 pub const DEV_PROFILE: &str = "dev";
 
-/// Beginnings of the variables in which cargo describes the package that it runs.
-const ABOUT_US: [&str; 5] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+/// Beginnings of the variables in which cargo describes the package that it runs. It names the output of
+/// our build script, too.
+const ABOUT_US: [&str; 6] =
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_", "OUT_DIR"];
 
 /// The root of the workspace.
 #[must_use]
@@ -112,6 +114,18 @@ mod tests {
         let own = OwnPlace::find().unwrap();
         assert!(own.is_test);
         assert_eq!(own.profile(), Some(if cfg!(debug_assertions) { DEV_PROFILE } else { "release" }));
+    }
+
+    #[test]
+    fn builds_that_we_ask_for_know_nothing_of_our_own_package() {
+        // Cargo has set these for this test; ring's build script reads them.
+        let ours: Vec<_> = ["OUT_DIR", "CARGO_MANIFEST_DIR", "CARGO_PKG_NAME"]
+            .into_iter()
+            .filter(|n| env::var_os(n).is_some())
+            .collect();
+        let command = command(["build"]);
+        let removed = |name: &&str| command.get_envs().any(|(n, value)| n == *name && value.is_none());
+        assert!(ours.iter().all(removed), "{ours:?}");
     }
 
     #[test]
