@@ -60,8 +60,8 @@ impl Class {
 
 impl Capacity {
     /// How many nodes of which class are wanted; `None` while too little is known, and while
-    /// [`Capacity::doubted_class`] names one. Classes are the names of prices above 0: nobody rents what costs
-    /// nothing. A run without a node gets one of the lowest price: nothing can be measured before.
+    /// [`Capacity::doubted_class`] names one. Classes are the names of prices above 0: nobody rents what
+    /// costs nothing. A run without a node gets one of the lowest price: nothing can be measured before.
     pub fn provision(&self) -> Option<ProvisionRequest> {
         let (classes, spare, brought) = self.classes();
         // The number of nodes that are to be there includes those that are there.
@@ -87,7 +87,8 @@ impl Capacity {
         Some(ProvisionRequest { pool: self.pool(), target, nodes, spare })
     }
 
-    /// A class that more nodes without a record name than can be there by the program's doing, and how many do.
+    /// A class that more nodes without a record name than can be there by the program's doing, and how
+    /// many do.
     pub fn doubted_class(&self) -> Option<(String, u64)> {
         let (classes, ..) = self.classes();
         let doubted = classes.into_iter().find(|(_, class)| !class.is_plausible());

@@ -149,8 +149,9 @@ impl LeaseBook {
         most.min(STRANGERS_ORDERS).min(left.saturating_add(self.out_with(node)))
     }
 
-    /// Whether a node may make an order that another one is making. A key without a record has any pace that it
-    /// likes, by sending rubbish at once, and would have every order of slower nodes go to others.
+    /// Whether a node may make an order that another one is making. A key without a record has any pace
+    /// that it likes, by sending rubbish at once, and would have every order of slower nodes go to
+    /// others.
     pub fn makes_backups(&self, node: &PublicKey) -> bool {
         self.parties.knows(node) || !self.parties.knows_anybody()
     }
