@@ -299,14 +299,20 @@ fn nothing_more_is_asked_while_nodes_are_measured_and_who_rests_may_be_stopped()
     assert_eq!(request.spare.len() as u64, report.resting);
 }
 
-#[test]
-fn rented_nodes_without_a_record_are_counted_on_and_other_strangers_are_not() {
+/// One class of nodes has a price, and what a run needs is known.
+fn renting() -> Capacity {
     let prices = Prices::new([("rented".to_owned(), 0.5)]);
     let mut capacity =
         Capacity::new(CapacityConfig { prices, ..config(Activation::Cheapest) }, UnixMillis(0));
     let state =
         CapacityState { updates: vec![TRAIN_S; 5], broadcasts: vec![1.0], ..CapacityState::default() };
     capacity.restore(state);
+    capacity
+}
+
+#[test]
+fn rented_nodes_without_a_record_are_counted_on_and_other_strangers_are_not() {
+    let mut capacity = renting();
     let rented = Offer { label: Some("rented".into()), ..Offer::default() };
     let beat = |declared, is_known, offer: &Offer| Beat {
         declared,
@@ -326,12 +332,7 @@ fn rented_nodes_without_a_record_are_counted_on_and_other_strangers_are_not() {
 
 #[test]
 fn free_keys_that_name_a_class_have_no_machines_rented_for_them() {
-    let prices = Prices::new([("rented".to_owned(), 0.5)]);
-    let mut capacity =
-        Capacity::new(CapacityConfig { prices, ..config(Activation::Cheapest) }, UnixMillis(0));
-    let state =
-        CapacityState { updates: vec![TRAIN_S; 5], broadcasts: vec![1.0], ..CapacityState::default() };
-    capacity.restore(state);
+    let mut capacity = renting();
     let offer = Offer { label: Some("rented".into()), ..Offer::default() };
     let beat = |declared, is_known| Beat { declared, is_known, offer: offer.clone(), ..Beat::default() };
     capacity.heard(UnixMillis(1), key(1), beat(1.0, true));
