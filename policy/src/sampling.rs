@@ -81,7 +81,7 @@ pub struct SamplingParams {
 }
 
 impl SamplingParams {
-    /// Temperature 1 and no truncation: what reinforcement learning trains on. Drawn by intervals.
+    /// Temperature 1 and no truncation, drawn by intervals: what learning with a small vocabulary samples.
     pub fn unbiased(max_new_tokens: u32) -> Self {
         Self { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens, rule: DrawRule::Intervals }
     }

@@ -13,7 +13,7 @@
 //! ```text
 //! Announced ─> versions ─> transfer: what is wanted, what is here
 //! Has       ─> fetching ─> block_picker, request_window ─> Request        (neighbours)
-//! Stored    ─> transfer ─> reassignment of what is late ─> Cancel, Request
+//! Stored    ─> transfer ─> repair of what is late ─> Cancel, Request
 //!                 └─ all here ─> Complete
 //! Joined, Asked ─> serving ─> Tell, Serve                                 (consumers)
 //! Published ─> super_seeding: at the source, each consumer is first told of other blocks
@@ -33,7 +33,7 @@ mod fetching;
 pub mod fluid_bound;
 mod neighbour_requests;
 mod neighbours;
-mod reassignment;
+mod repair;
 mod request_window;
 mod serving;
 pub mod simulation;
@@ -353,7 +353,7 @@ pub struct Dissemination {
     /// The version that is told of step by step.
     super_seeding: Option<SuperSeeding>,
     /// When to look again for slow neighbours to take over from.
-    steal_at: Option<UnixMillis>,
+    repair_at: Option<UnixMillis>,
     /// Some consumer may not have been told everything.
     untold: bool,
     /// When consumers were last told anything.
@@ -381,7 +381,7 @@ impl Dissemination {
             consumers: Consumers::new(places),
             rotten: BTreeSet::new(),
             super_seeding: None,
-            steal_at: None,
+            repair_at: None,
             untold: false,
             told_at: UnixMillis(0),
             tells: false,

@@ -1,13 +1,13 @@
 //! The durable replay buffer: what was acknowledged is trained on once, or dropped with a recorded reason.
 //!
-//! A group's way: [`ReplayBuffer::stage`] takes it into memory, [`ReplayBuffer::flush`] makes it
-//! durable (only then is it acknowledged) and it **waits**, unless the filter drops it with the
-//! same write; [`ReplayBuffer::form_batch`] writes the batch of an update into the journal before
-//! it returns it, and the group is **batched**; [`ReplayBuffer::settle`] says that a checkpoint
-//! made that update durable: the group is **trained** and its bytes are deleted. A learner that
-//! restarts at checkpoint c replays the journal's batches c, c+1, … ([`ReplayBuffer::batch`])
-//! before it forms new ones, so in the lineage that counts every group is trained on at most once,
-//! and the same updates see the same groups.
+//! A group's way: [`ReplayBuffer::stage`] takes it into memory, [`ReplayBuffer::flush`] makes it durable
+//! (only then is it acknowledged) and it **waits**, unless the filter drops it with the same write;
+//! [`ReplayBuffer::form_batch`] drops what is too old as `stale`, writes the batch of an update into the
+//! journal before it returns it, and the group is **batched**; [`ReplayBuffer::settle`] says that a
+//! checkpoint made that update durable: the group is **trained** and its bytes are deleted. A learner
+//! that restarts at checkpoint c replays the journal's batches c, c+1, … ([`ReplayBuffer::batch`]) before
+//! it forms new ones. So no group is trained on twice in the policy that survives, and the same updates
+//! see the same groups. What still waits when the run ends is dropped as `run_ended`.
 //!
 //! Waiting groups are bounded by bytes and by number; beyond that the oldest are dropped as
 //! `overflow`. Batched groups are bounded by [`MAX_JOURNALED_BATCHES`]. A record of some forty

@@ -2,7 +2,7 @@
 //!
 //! A plain state machine: no clock, no files. Every order below the cursor is in one of three states:
 //!
-//! - **out**: a lease runs; the order counts towards N_r of AReaL's admission rule, for a node with a
+//! - **out**: a lease runs; the order counts against the room for further ones, for a node with a
 //!   record as far as others with one hold it ([`LeaseBook::outstanding_for`]);
 //! - **idle**: its lease ran out, its node is gone, or it was given back; it is leased
 //!   again before any fresh order. Until then whoever last held it may still deliver it,
@@ -192,8 +192,8 @@ impl LeaseBook {
         self.next_lease.epoch()
     }
 
-    /// Leases up to `orders` orders to `node`, at most `room` (what the staleness budget allows,
-    /// [`Staleness::room`](echo_protocol::run::staleness::Staleness::room)): idle ones first, then fresh
+    /// Leases up to `orders` orders to `node`, at most `room` (what staleness and the node's pace leave,
+    /// [`WorkAhead::room`](crate::intake::work_ahead::WorkAhead::room)): idle ones first, then fresh
     /// ones, each lease a contiguous range. Fewer, or none, when a limit is reached. Idle ones that
     /// the node held before are left to those that did not, as long as one of them asks too.
     pub fn grant(&mut self, now: UnixMillis, node: PublicKey, orders: u32, room: u64) -> Vec<Lease> {

@@ -1,4 +1,6 @@
-//! Finding the learner: peer list, bootstrap peers, DHT, and the peers of last time.
+//! Finding the learner by its key: peer list, bootstrap peers, DHT, and the peers of last time.
+//!
+//! Its key is in the peer list, beside the name of the run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

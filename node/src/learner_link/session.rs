@@ -309,7 +309,7 @@ fn traffic(stats: &SnapshotStats) -> SnapshotTraffic {
         sent_bytes: stats.sent_bytes,
         blocks: stats.dissemination.blocks,
         duplicates: stats.dissemination.duplicates,
-        repairs: stats.dissemination.steals,
+        repairs: stats.dissemination.repairs,
         cut_off: stats.cut_off.iter().map(|peer| peer.short()).collect(),
     }
 }

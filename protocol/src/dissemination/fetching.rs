@@ -1,8 +1,10 @@
 //! The pulling half: streams to neighbours, what is asked of them, and who counts as lost.
+//!
+//! `Dissemination::pick` decides which block is asked of which neighbour.
 
 use super::block_picker::{lowest, rarest};
 use super::neighbours::{MAX_NEIGHBOURS, NeighbourState, RequestedBlock, StreamState};
-use super::reassignment::RETRY_STEAL_MS;
+use super::repair::RETRY_REPAIR_MS;
 use super::{Dissemination, DisseminationMode, NeighbourRole, Output};
 use crate::run::version::PolicyVersion;
 use crate::snapshot::blocks::BlockMask;
@@ -169,7 +171,7 @@ impl Dissemination {
         }
         self.neighbours.retire();
         self.questions.settled();
-        self.steal_at = None;
+        self.repair_at = None;
     }
 
     /// Asks a neighbour for open blocks.
@@ -206,7 +208,7 @@ impl Dissemination {
             StreamState::Opening { until } => Some(until),
             StreamState::Open => (!edge.asked.is_empty()).then(|| edge.silent_until(patience)),
         });
-        edges.chain(self.question_at()).chain(self.steal_at).min()
+        edges.chain(self.question_at()).chain(self.repair_at).min()
     }
 
     pub(super) fn fetch_timed_out(&mut self, now: UnixMillis) {
@@ -260,7 +262,7 @@ impl Dissemination {
 
     /// Fills the windows of all neighbours.
     fn refill(&mut self, now: UnixMillis, version: PolicyVersion) {
-        self.steal_at = None;
+        self.repair_at = None;
         let ahead = self.neighbours.ahead.ms();
         let in_charge = self.neighbours.has_parent();
         let mode = self.config.mode;
@@ -271,7 +273,7 @@ impl Dissemination {
         };
         let edges = self.neighbours.edges.iter().filter(|(_, edge)| may_ask(edge) && edge.room(ahead) > 0);
         let peers: Vec<PublicKey> = edges.map(|(peer, _)| *peer).collect();
-        // Rates stay as they are meanwhile, and what is taken over is under way already.
+        // Rates stay as they are meanwhile, and what is repaired is under way already.
         let mut budget = self.neighbours.budget();
         let end_ms = self.versions.get(&version).and_then(|t| self.neighbours.due_ms(t.missing_bytes()));
         for peer in peers {
@@ -279,14 +281,14 @@ impl Dissemination {
                 self.request(now, peer, version, piece, blocks);
                 budget -= u64::from(blocks.len());
             }
-            self.take_over(now, peer, budget);
+            self.repair_by(now, peer, budget);
         }
         let waits = |edge: &NeighbourState| may_ask(edge) && !edge.ready.is_empty();
         self.neighbours.ahead.look(now, || budget > 0 && self.neighbours.edges.values().any(waits));
     }
 
     /// What to ask of this neighbour next, if it has room and anything of use: at most `budget`
-    /// blocks. At the joint rate all that is missing takes `end_ms`.
+    /// blocks. All that is missing takes `end_ms` at the rate of all neighbours together.
     fn pick(
         &mut self,
         peer: &PublicKey,
@@ -319,7 +321,7 @@ impl Dissemination {
     }
 
     /// Lets a neighbour that has room and nothing left to ask help out where others are slow.
-    fn take_over(&mut self, now: UnixMillis, peer: PublicKey, budget: u64) {
+    fn repair_by(&mut self, now: UnixMillis, peer: PublicKey, budget: u64) {
         let ahead = self.neighbours.ahead.ms();
         loop {
             let Some(edge) = self.neighbours.edges.get_mut(&peer) else { return };
@@ -330,17 +332,17 @@ impl Dissemination {
             if self.config.mode != DisseminationMode::Echo {
                 return;
             }
-            if now >= edge.steal_at {
-                if budget > 0 && self.steal(now, peer) {
+            if now >= edge.repair_at {
+                if budget > 0 && self.repair(now, peer) {
                     continue;
                 }
                 if let Some(edge) = self.neighbours.edges.get_mut(&peer) {
-                    edge.steal_at = now.plus(RETRY_STEAL_MS);
+                    edge.repair_at = now.plus(RETRY_REPAIR_MS);
                 }
             }
             if self.neighbours.under_way() > 0 {
-                let at = now.plus(RETRY_STEAL_MS);
-                self.steal_at = Some(self.steal_at.map_or(at, |earlier| earlier.min(at)));
+                let at = now.plus(RETRY_REPAIR_MS);
+                self.repair_at = Some(self.repair_at.map_or(at, |earlier| earlier.min(at)));
             }
             return;
         }

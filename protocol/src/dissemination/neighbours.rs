@@ -63,7 +63,7 @@ pub(super) struct NeighbourTotals {
     pub(super) duplicates: u64,
     /// Duplicates that were sent although they had been cancelled before.
     pub(super) belated: u64,
-    pub(super) steals: u64,
+    pub(super) repairs: u64,
     pub(super) failures: u64,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct NeighbourState {
     /// Those of them that say something against it.
     pub(super) faults: u32,
     /// Taking over from others found nothing; not before this instant again.
-    pub(super) steal_at: UnixMillis,
+    pub(super) repair_at: UnixMillis,
     pub(super) totals: NeighbourTotals,
 }
 
@@ -119,7 +119,7 @@ impl NeighbourState {
             heard: now,
             failures: 0,
             faults: 0,
-            steal_at: now,
+            repair_at: now,
             totals: NeighbourTotals::default(),
         }
     }

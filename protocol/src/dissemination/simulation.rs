@@ -79,7 +79,7 @@ pub struct Timing {
     /// Blocks that arrived where they were missing.
     pub blocks: u64,
     /// Blocks that were taken over from slower neighbours.
-    pub steals: u64,
+    pub repairs: u64,
     /// Bytes that the source sent.
     pub source_bytes: u64,
     /// Living nodes that were complete at the end.
@@ -128,7 +128,7 @@ pub fn broadcast(setup: &SimulationSetup) -> Result<Timing, String> {
         bound_millis: bound as u64,
         duplicates: stats.iter().map(|s| s.duplicates).sum(),
         blocks: stats.iter().map(|s| s.blocks).sum(),
-        steals: stats.iter().map(|s| s.steals).sum(),
+        repairs: stats.iter().map(|s| s.repairs).sum(),
         source_bytes: world.nodes[0].sent_bytes,
         complete: world.nodes[1..]
             .iter()

@@ -18,7 +18,7 @@ pub struct UpstreamStats {
     /// Blocks that it delivered and that were here already.
     pub duplicates: u64,
     /// Blocks that it took over from slower neighbours.
-    pub steals: u64,
+    pub repairs: u64,
     /// Whether its stream is open.
     pub open: bool,
 }
@@ -33,7 +33,7 @@ pub struct Stats {
     /// Blocks received that were here already, since the start.
     pub duplicates: u64,
     /// Blocks taken over from slower neighbours, since the start.
-    pub steals: u64,
+    pub repairs: u64,
     /// Blocks that are requested and not yet here.
     pub under_way: u64,
     /// Consumers that are served.
@@ -48,7 +48,7 @@ impl Dissemination {
             upstreams: self.neighbours.edges.iter().map(|(peer, edge)| upstream(*peer, edge)).collect(),
             blocks: all.blocks,
             duplicates: all.duplicates,
-            steals: all.steals,
+            repairs: all.repairs,
             under_way: self.neighbours.under_way(),
             consumers: self.consumers.len(),
         }
@@ -62,7 +62,7 @@ fn upstream(peer: PublicKey, edge: &NeighbourState) -> UpstreamStats {
         bytes_per_s: edge.pace.rate().unwrap_or(0),
         failed: edge.totals.failures,
         duplicates: edge.totals.duplicates,
-        steals: edge.totals.steals,
+        repairs: edge.totals.repairs,
         open: edge.is_open(),
     }
 }

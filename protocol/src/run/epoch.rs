@@ -14,7 +14,7 @@ use std::fmt;
 pub struct Epoch(pub u32);
 
 impl Epoch {
-    /// The epoch of a learner that starts at `wall`, the last lease of whose directory is of `last`.
+    /// The epoch of a learner that starts at `wall`. The last lease in its directory is of the epoch `last`.
     ///
     /// The seconds of the wall clock make it another one than all that were lost with the
     /// directory's newer states: a directory that is restored from a backup knows nothing of them.

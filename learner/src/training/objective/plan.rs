@@ -1,4 +1,6 @@
 //! An objective over one batch: first what is constant in θ, then loss and gradients of any part of it.
+//!
+//! The loss is RLAX eq. 3 with its sign turned, plus λ·EchoClip.
 
 use super::advantage::members;
 use super::aggregation::TokenCounts;

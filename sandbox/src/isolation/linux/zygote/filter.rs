@@ -97,7 +97,7 @@ const FIRST_PROCESS: u64 = 1;
 
 /// Compiles the filter. Without a control group a program gets no memory outside of its address space.
 pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, StageFailure> {
-    let inspected = || -> Result<_, seccompiler::BackendError> {
+    let list_of_inspected = || -> Result<_, seccompiler::BackendError> {
         let arch = TargetArch::try_from(std::env::consts::ARCH)?;
         let mut rules = inspected()?;
         if address_space_only {
@@ -108,7 +108,7 @@ pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, StageFailu
         Ok((BpfProgram::try_from(list)?, numbers))
     };
     let unknown = StageFailure { stage: Stage::Seccomp, errno: libc::ENOSYS };
-    let (list, numbers) = inspected().map_err(|_| unknown)?;
+    let (list, numbers) = list_of_inspected().map_err(|_| unknown)?;
     let architecture = search::OURS.ok_or(unknown)?;
     let verdicts = [
         (calls::ALLOWED, SyscallAction::Allow),
@@ -150,8 +150,8 @@ fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendEr
         (libc::SYS_prctl, prctls),
         (libc::SYS_socketpair, vec![pair]),
         (libc::SYS_personality, vec![equals(0, ASK_PERSONALITY)?]),
-        // In a user namespace the first process has the program's user. A limit of processor
-        // time would end it.
+        // A program may limit only itself. In a user namespace the run's first process, which is ours, has
+        // the same user, and the kernel would end it at a limit of processor time.
         (libc::SYS_prlimit64, vec![equals(0, ITSELF)?]),
         (libc::SYS_setpriority, vec![rule(&[(0, libc::PRIO_PROCESS.into()), (1, ITSELF)])?]),
         // The C library names the thread here even when it is the caller.

@@ -1,7 +1,7 @@
 //! Tables of system calls.
 
-/// What programs make of files, memory, processes, signals and time. Those that are allowed with
-/// some arguments alone are not here.
+/// Calls on files, memory, processes, signals and time that ordinary programs make. Those that are
+/// allowed with some arguments alone are not here.
 pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -237,8 +237,8 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_select,
 ];
 
-/// What is done as soon as it is asked for, since a run's own files are in memory. A file of the host can be
-/// asked for too, whoever may only read it: the kernel would empty the caches of the host's disk each time.
+/// These succeed and do nothing. A run's own files are in memory, so there is nothing to write. On a file of
+/// the host, which a program may only read, the kernel would flush the caches of the host's disk each time.
 pub(super) const IDLE: &[libc::c_long] = &[libc::SYS_fsync, libc::SYS_fdatasync];
 
 /// What no judged program has a use for: looking into other processes, mounts and namespaces, and

@@ -1,4 +1,4 @@
-//! Taking over what a slower neighbour was asked for.
+//! Repair: asking a faster neighbour for a block that a slower one was asked for.
 
 use super::neighbours::NeighbourState;
 use super::request_window::QUEUE_MS;
@@ -20,26 +20,26 @@ const MARGIN_MS: u64 = QUEUE_MS;
 /// A block that was taken back this much later than it should have left had not left yet, in milliseconds.
 const LEFT_MS: u64 = 30;
 /// Pause after an attempt that found nothing.
-pub(super) const RETRY_STEAL_MS: u64 = 20;
-/// One block in so many may come twice before only the silent are robbed.
+pub(super) const RETRY_REPAIR_MS: u64 = 20;
+/// One block in so many may come twice before only silent neighbours are relieved of blocks.
 const DUPLICATES_ALLOWED: u64 = 100;
-/// A neighbour that delivered nothing for this time is robbed in any case.
+/// A neighbour that delivered nothing for this time is relieved in any case.
 const SILENT_MS: u64 = 1_000;
-/// So is one that is this late, if the thief is [`MUCH_LATER`] times as fast.
+/// So is one that is this late, if the helper is [`MUCH_LATER`] times as fast.
 const LATE_MS: u64 = 2_000;
-/// How many times as fast the thief must be, see [`LATE_MS`].
+/// How many times as fast the helper must be, see [`LATE_MS`].
 const MUCH_LATER: u64 = 10;
 /// Cancelled blocks that are remembered of a neighbour.
 const MAX_CANCELLED: usize = 256;
 
 impl Dissemination {
-    /// Lets `thief`, for which nothing is left to ask, take over one block. False when no other
+    /// Asks `helper`, of which nothing is left to ask, for a block of a slower one. False when no other
     /// neighbour is slow enough.
-    pub(super) fn steal(&mut self, now: UnixMillis, thief: PublicKey) -> bool {
+    pub(super) fn repair(&mut self, now: UnixMillis, helper: PublicKey) -> bool {
         let Some((version, transfer)) = self.current.and_then(|v| self.versions.get_key_value(&v)) else {
             return false;
         };
-        let Some(fast) = self.neighbours.edges.get(&thief) else { return false };
+        let Some(fast) = self.neighbours.edges.get(&helper) else { return false };
         let Some(soon) = arrival(fast, 1) else { return false };
         let later = if transfer.open_blocks() == 0 {
             LATER[2]
@@ -52,29 +52,29 @@ impl Dissemination {
         // downlink is what limits.
         let soon = soon.max(self.neighbours.drain_ms().unwrap_or(0));
         let stats = self.neighbours.totals();
-        let spendthrift = (stats.duplicates - stats.belated) * DUPLICATES_ALLOWED > stats.blocks;
+        let wasteful = (stats.duplicates - stats.belated) * DUPLICATES_ALLOWED > stats.blocks;
         let slowest = self
             .neighbours
             .edges
             .iter()
-            .filter(|(key, edge)| **key != thief && edge.is_open())
+            .filter(|(key, edge)| **key != helper && edge.is_open())
             .filter_map(|(key, edge)| {
                 let late = lateness(edge, now)?;
                 let hopeless = now.since(edge.heard) >= SILENT_MS || late > LATE_MS.max(soon * MUCH_LATER);
-                if spendthrift && !hopeless {
+                if wasteful && !hopeless {
                     return None;
                 }
-                let robbed =
+                let repairable =
                     late * 2 >= soon * later && late >= soon + edge.pace.latency_ms() / 2 + MARGIN_MS;
                 let newest = edge.asked.iter().rev().find(|a| fast.holds.get(a.piece).contains(a.block))?;
-                robbed.then_some((late, *key, newest.piece, newest.block))
+                repairable.then_some((late, *key, newest.piece, newest.block))
             })
             .max();
-        let Some((_, victim, piece, block)) = slowest else { return false };
+        let Some((_, slow, piece, block)) = slowest else { return false };
         let version = *version;
-        self.cancel(now, victim, version, piece, block);
-        self.neighbours.count(&thief, |totals| totals.steals += 1);
-        self.request(now, thief, version, piece, BlockMask::of([block]));
+        self.cancel(now, slow, version, piece, block);
+        self.neighbours.count(&helper, |totals| totals.repairs += 1);
+        self.request(now, helper, version, piece, BlockMask::of([block]));
         true
     }
 
