@@ -261,11 +261,11 @@ impl Fleet {
             let (bytes, failed) = old.map_or((0, 0), |old| (old.bytes, old.failed));
             if let Some(peer) = self.members.get_mut(&report.peer) {
                 let gained = report.bytes.saturating_sub(bytes).min(believed);
-                if gained > 0 && counts {
-                    peer.record.delivered(now, gained, report.bytes_per_s);
-                }
                 if gained > 0 {
                     benefactor = Some(report.peer);
+                    if counts {
+                        peer.record.delivered(now, gained, report.bytes_per_s);
+                    }
                 }
                 if report.failed > failed && counts {
                     peer.record.failed(now, *node);
@@ -336,17 +336,14 @@ impl Fleet {
             member.avoid(peer, now.plus(AVOID_MS));
             let Some(accused) = self.members.get_mut(&peer) else { continue };
             let silence = now.since(accused.seen);
-            if !counts {
-                if silence > DOUBTFUL_AFTER_MS {
-                    self.silence(&peer);
-                }
-                continue;
-            }
-            accused.record.failed(now, *node);
-            let word = self.accusations.add(now, *node, peer);
-            if silence > DOUBTFUL_AFTER_MS || silence > DOUBTED_BY_TWO_AFTER_MS && word.accusers >= 2 {
+            let word = counts.then(|| {
+                accused.record.failed(now, *node);
+                self.accusations.add(now, *node, peer)
+            });
+            let by_two = word.as_ref().is_some_and(|word| word.accusers >= 2);
+            if silence > DOUBTFUL_AFTER_MS || by_two && silence > DOUBTED_BY_TWO_AFTER_MS {
                 self.silence(&peer);
-            } else if word.makes_quorum() {
+            } else if word.is_some_and(|word| word.makes_quorum()) {
                 self.degrade(now, &peer);
             }
         }

@@ -54,8 +54,10 @@ impl OwnPlace {
     /// or where the workspace is gone.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
-        // Cargo marks the root of its builds so that backups leave them out.
-        let is_cargos = self.folder.parent()?.join("CACHEDIR.TAG").is_file()
+        // Cargo marks the root of its builds so that backups leave them out, if it made that folder itself.
+        // Where it keeps what it compiled beside the programs, that marks them too.
+        let is_marked = self.folder.parent()?.join("CACHEDIR.TAG").is_file();
+        let is_cargos = (is_marked || self.folder.join(".fingerprint").is_dir())
             && workspace_root().join("Cargo.toml").is_file();
         let name = self.folder.file_name()?.to_str()?;
         is_cargos.then_some(if name == "debug" { DEV_PROFILE } else { name })
@@ -114,6 +116,19 @@ mod tests {
         let own = OwnPlace::find().unwrap();
         assert!(own.is_test);
         assert_eq!(own.profile(), Some(if cfg!(debug_assertions) { DEV_PROFILE } else { "release" }));
+    }
+
+    #[test]
+    fn programs_are_cargos_in_a_folder_that_it_made_or_found_and_copies_elsewhere() {
+        let root = tempfile::tempdir().unwrap();
+        let place = |folder: &str| OwnPlace { folder: root.path().join(folder), is_test: false };
+        std::fs::create_dir_all(root.path().join("found/debug/.fingerprint")).unwrap();
+        std::fs::create_dir_all(root.path().join("made/release")).unwrap();
+        std::fs::write(root.path().join("made/CACHEDIR.TAG"), "").unwrap();
+        std::fs::create_dir_all(root.path().join("copies/debug")).unwrap();
+        assert_eq!(place("found/debug").profile(), Some(DEV_PROFILE));
+        assert_eq!(place("made/release").profile(), Some("release"));
+        assert_eq!(place("copies/debug").profile(), None);
     }
 
     #[test]
