@@ -48,7 +48,9 @@ pub use libp2p::multiaddr::Protocol as AddrProtocol;
 pub use libp2p::{Multiaddr, PeerId, Stream};
 pub use limits::ConnectionLimits;
 pub use streams::IncomingStreams;
-pub use streams::frame::{FrameError, read_frame, read_frame_within, write_frame};
+pub use streams::frame::{
+    FrameError, ScreenedFrame, read_frame, read_frame_within, read_screened_frame, write_frame,
+};
 pub use swarm::check_resolver;
 pub use transport::rate_limit::Pacing;
 

@@ -5,7 +5,7 @@
 //! | step | stages |
 //! |---|---|
 //! | [`Admission::check_frame`], before the bytes are read | size |
-//! | [`Admission::read_head`], [`Admission::check_lease`], undecoded | identity, run, duplicate, lease |
+//! | [`Admission::read_head`], [`Admission::check_lease`], of the beginning | identity, run, duplicate, lease |
 //! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
 //! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
 //! | [`Admission::judge`], pure, may be slow | task rules (the episode replayed), reward recomputed |
@@ -67,6 +67,9 @@ pub use tally::{AdmissionTally, Look, Looks};
 /// Longest frame that is read from a node, in bytes: the largest signed group.
 pub const MAX_FRAME_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;
 
+/// Bytes of a frame in which its head is. Head, key and signature have some 240 with their names.
+pub const HEAD_BYTES: usize = 512;
+
 /// Encoded bytes of one token at most: its id and its two log-probs, five each, and a version
 /// span of its own.
 const TOKEN_BYTES: usize = 15 + 40;
@@ -122,19 +125,18 @@ impl Admission {
         Err(Refusal::new(RefuseReason::FrameTooLarge, detail))
     }
 
-    /// What a frame says of itself, before its signature is looked at and the rest is decoded: `peer`, whom
-    /// the connection authenticated, names itself and this run.
+    /// What the first [`HEAD_BYTES`] of a frame say of it, before the rest is in memory: `peer`, whom the
+    /// connection authenticated, names itself and this run.
     ///
     /// # Errors
     /// The first stage that the head fails.
-    pub fn read_head(&self, bytes: &[u8], peer: &PublicKey) -> Result<GroupHead, Refusal> {
-        self.check_frame(bytes.len() as u64)?;
-        let signed = Signed::<TrajectoryGroup>::from_bytes(bytes).map_err(malformed)?;
-        let head = GroupHead::read(signed.body()).ok_or_else(|| {
+    pub fn read_head(&self, beginning: &[u8], peer: &PublicKey) -> Result<GroupHead, Refusal> {
+        let head = Signed::<TrajectoryGroup>::begun_body(beginning).and_then(GroupHead::read);
+        let head = head.ok_or_else(|| {
             let detail = "a group begins with its run, lease, counter and node".to_owned();
             Refusal::new(RefuseReason::Malformed, detail)
         })?;
-        self.check_names(&signed.key(), &head, peer)?;
+        self.check_head(&head, peer)?;
         Ok(head)
     }
 
@@ -152,7 +154,10 @@ impl Admission {
         let counter = group.counter;
         let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(counter));
         let head = GroupHead { run: group.run, lease: group.lease, counter, node: group.node };
-        self.check_names(&signed.key(), &head, peer)?;
+        if signed.key() != *peer {
+            return refuse(RefuseReason::Identity, format!("signed by {}, sent by {peer}", signed.key()));
+        }
+        self.check_head(&head, peer)?;
         if let Err(error) = group.check_form(&self.form) {
             return refuse(RefuseReason::Schema, error.to_string());
         }
@@ -165,12 +170,9 @@ impl Admission {
         Ok(Checked { id: signed.body_id(), group })
     }
 
-    /// Everybody signs for himself, and for this run.
-    fn check_names(&self, signer: &PublicKey, head: &GroupHead, peer: &PublicKey) -> Result<(), Refusal> {
+    /// Nodes send their own work, for this run.
+    fn check_head(&self, head: &GroupHead, peer: &PublicKey) -> Result<(), Refusal> {
         let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(head.counter));
-        if signer != peer {
-            return refuse(RefuseReason::Identity, format!("signed by {signer}, sent by {peer}"));
-        }
         if head.node != *peer {
             let detail = format!("names {} as its node, sent by {peer}", head.node);
             return refuse(RefuseReason::Identity, detail);

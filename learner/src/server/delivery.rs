@@ -14,7 +14,7 @@ mod under_way;
 use super::SharedState;
 use super::rate_limit::{JudgePermit, PeerRateLimit, RateLimit};
 use crate::common::paced_log;
-use crate::intake::admission::{Admitted, Checked, Look, Refusal, Rejection};
+use crate::intake::admission::{Admitted, Checked, HEAD_BYTES, Look, Refusal, Rejection};
 use crate::intake::buffer::Unflushed;
 use crate::intake::coordinator::UnsignedReply;
 use crate::reputation;
@@ -25,7 +25,9 @@ use crate::verification::panel::{Question, Ruling};
 use asked::PendingRuling;
 use echo_policy::audit::{NearMisses, VersionWeights};
 use echo_protocol::net::peer_id::key_of_peer;
-use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
+use echo_protocol::net::{
+    FrameError, IncomingStreams, ScreenedFrame, Stream, read_screened_frame, write_frame,
+};
 use echo_protocol::program::clock;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::wire::codec;
@@ -140,8 +142,9 @@ impl Intake {
         let longest = self.shared.admission.longest_frame();
         let within = FRAME_WITHIN + Duration::from_secs(longest as u64 / SLOWEST_UPLINK);
         loop {
-            match read_frame_within(&mut stream, longest, within).await {
-                Ok(Some(frame)) => {
+            let screen = |beginning: &[u8]| screen(&self.shared, &self.node, beginning).err();
+            match read_screened_frame(&mut stream, longest, within, HEAD_BYTES, screen).await {
+                Ok(Some(ScreenedFrame::Whole(frame))) => {
                     // The room is held until the writer has the group, and the judge until it is
                     // judged: what a node sends faster stays on its own machine.
                     let size = u32::try_from(frame.len()).unwrap_or(u32::MAX).min(UNJUDGED_BYTES);
@@ -151,14 +154,17 @@ impl Intake {
                     // The other half ends only with the stream.
                     queue.send(judging).await.map_err(|e| e.to_string())?;
                 }
+                Ok(Some(ScreenedFrame::Refused { why, len })) => {
+                    self.limit.keep_pace(len).await;
+                    queue.send(decided(why)).await.map_err(|e| e.to_string())?;
+                }
                 Ok(None) => return Ok(()),
                 Err(FrameError::TooLarge { len, .. }) => {
                     // What follows cannot be found again: say why, and close.
                     if let Err(refusal) = self.shared.admission.check_frame(len) {
                         let answer =
                             self.shared.coordinator().refuse(clock::now(), &self.node, refusal).answer;
-                        let refused = tokio::spawn(async { Err(Box::new(answer)) });
-                        queue.send(refused).await.map_err(|e| e.to_string())?;
+                        queue.send(decided(Box::new(answer))).await.map_err(|e| e.to_string())?;
                     }
                     return Ok(());
                 }
@@ -196,6 +202,11 @@ impl Intake {
     }
 }
 
+/// What became of a group that nobody has to judge.
+fn decided(answer: Box<Answer>) -> Judging {
+    tokio::spawn(async { Err(answer) })
+}
+
 /// Answers groups in order; ends, and closes the stream, after the last.
 async fn answer(
     mut stream: impl AsyncWrite + Unpin,
@@ -214,6 +225,16 @@ async fn answer(
     stream.close().await.map_err(|e| e.to_string())
 }
 
+/// Looks at the beginning of a frame. Groups of peers that are not heard, and for orders that the peer does
+/// not hold, cost nothing more: a thousand keys may be connected, and each frame may have megabytes. An
+/// `Err` is the answer to the node.
+fn screen(shared: &SharedState, node: &PublicKey, beginning: &[u8]) -> Result<(), Box<Answer>> {
+    let admission = &shared.admission;
+    let head = admission.read_head(beginning, node).map_err(|refusal| refused(shared, node, refusal))?;
+    let heard = shared.coordinator().screen_head(clock::now(), admission, &head);
+    heard.map_err(|why| rejected(shared, node, head.counter, why))
+}
+
 /// All stages but the last, and but the audit where verifiers make it; copies wait outside until
 /// the second value is dropped. An `Err` is the answer to the node.
 fn judge(
@@ -222,10 +243,6 @@ fn judge(
     frame: &Arc<Vec<u8>>,
 ) -> Result<(Looked, GroupUnderWay), Box<Answer>> {
     let admission = &shared.admission;
-    // Whoever is not heard, and whoever holds no such order, costs nothing but the reading of a head.
-    let head = admission.read_head(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
-    let heard = shared.coordinator().screen_head(clock::now(), admission, &head);
-    heard.map_err(|why| rejected(shared, node, head.counter, why))?;
     let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
     let counter = checked.group().counter;
     let screened = shared.coordinator().screen(clock::now(), admission, checked.group());

@@ -76,11 +76,16 @@ impl RateLimit {
 impl PeerRateLimit {
     /// Waits until a group of `bytes` may be judged. `None` only when the rate limit is gone.
     pub(super) async fn enter(&self, bytes: usize) -> Option<JudgePermit> {
+        self.keep_pace(bytes).await;
+        self.enter_again().await
+    }
+
+    /// Waits until a group of `bytes` may be taken in.
+    pub(super) async fn keep_pace(&self, bytes: usize) {
         let wait = self.pace.lock().take(Instant::now(), bytes as u64);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        self.enter_again().await
     }
 
     /// Waits until a group that has been here, and left to wait for others, may be judged on.

@@ -4,6 +4,8 @@
 //! and bytes after the value are an error. Tests decode what this encodes with `ciborium`, so that
 //! the archived crate can be replaced here.
 
+use ciborium_io::Read as _;
+use ciborium_ll::{Decoder, Header};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
@@ -47,6 +49,28 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8], cap: usize) -> Result<T, CodecE
 pub(crate) fn read_prefix<'de, S: DeserializeSeed<'de>>(bytes: &'de [u8], seed: S) {
     let mut decoder = serde_cbor::Deserializer::from_slice(bytes);
     drop(seed.deserialize(&mut decoder));
+}
+
+/// The longest name or value that [`begun_bytes`] passes over: a signature has 64 bytes.
+const LONGEST_PASSED: usize = 64;
+
+/// What there is of the byte string `name` in the beginning of a map of byte strings, which may end
+/// anywhere. `None` where that string does not begin in these bytes.
+pub(crate) fn begun_bytes<'a>(beginning: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut decoder = Decoder::from(beginning);
+    let Header::Map(_) = decoder.pull().ok()? else { return None };
+    let mut passed = [0; LONGEST_PASSED];
+    loop {
+        let Header::Text(Some(len)) = decoder.pull().ok()? else { return None };
+        decoder.read_exact(passed.get_mut(..len)?).ok()?;
+        let is_it = passed[..len] == *name.as_bytes();
+        let Header::Bytes(Some(len)) = decoder.pull().ok()? else { return None };
+        if is_it {
+            let begun = beginning.get(decoder.offset()..)?;
+            return Some(&begun[..begun.len().min(len)]);
+        }
+        decoder.read_exact(passed.get_mut(..len)?).ok()?;
+    }
 }
 
 #[cfg(test)]

@@ -124,6 +124,12 @@ impl<T: Signable> Signed<T> {
         codec::decode(bytes, T::MAX_BYTES + ENVELOPE_BYTES)
     }
 
+    /// What there is of the body in the beginning of an encoded envelope, which may end anywhere. `None`
+    /// where the body does not begin in these bytes.
+    pub fn begun_body(beginning: &[u8]) -> Option<&[u8]> {
+        codec::begun_bytes(beginning, "body")
+    }
+
     /// The key that claims to have signed.
     pub fn key(&self) -> PublicKey {
         self.key
@@ -153,6 +159,28 @@ mod tests {
     impl Signable for Note {
         const CONTEXT: &'static str = "echo test note 1";
         const MAX_BYTES: usize = 100;
+    }
+
+    #[test]
+    fn the_body_is_found_in_the_beginning_of_an_envelope() {
+        let signed = Signed::sign(&Note("n".repeat(90)), &NodeKey::from_secret([1; 32])).unwrap();
+        let whole = signed.to_bytes();
+        assert_eq!(Signed::<Note>::begun_body(&whole), Some(signed.body()));
+        let begun = Signed::<Note>::begun_body(&whole[..30]).unwrap();
+        assert!(!begun.is_empty() && signed.body().starts_with(begun), "{begun:?}");
+        // Whoever writes keys of maps in another order puts the body last.
+        let sorted = codec::encode(&(Sorted { key: signed.key(), body: signed.body().to_vec() }), 1 << 10);
+        assert_eq!(Signed::<Note>::begun_body(&sorted.unwrap()), Some(signed.body()));
+        for nothing in [&whole[..3], &[], &[0xff; 40], b"body"] {
+            assert_eq!(Signed::<Note>::begun_body(nothing), None);
+        }
+    }
+
+    #[derive(Serialize)]
+    struct Sorted {
+        key: PublicKey,
+        #[serde(with = "serde_bytes")]
+        body: Vec<u8>,
     }
 
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

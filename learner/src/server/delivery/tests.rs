@@ -192,6 +192,29 @@ fn a_copy_of_what_is_judged_already_comes_again() {
     assert!(judge(shared, &node, &frames[0]).is_ok());
 }
 
+#[test]
+fn who_is_heard_is_decided_from_the_beginning_of_a_frame() {
+    let world = World::new();
+    let (shared, node) = (&world.shared, world.node.public());
+    // What follows the beginning is no group, and nobody sees that.
+    let screened = |lease, counter| {
+        let mut frame = Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes();
+        frame.truncate(HEAD_BYTES);
+        match screen(shared, &node, &frame).map_err(|answer| answer.outcome) {
+            Err(Outcome::Refused { reason, .. }) => Some(reason),
+            _ => None,
+        }
+    };
+    assert_eq!(screened(LeaseId(0), OrderCounter(9)), Some(RefuseReason::Lease));
+    let leases = shared.coordinator().lease(clock::now(), node, Some(PolicyVersion(0)), 1).unwrap();
+    let held = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
+    let (lease, counter) = held.last().unwrap();
+    assert_eq!(screened(lease, counter), None);
+    let ban = Decision::Ban("it lied".into());
+    shared.coordinator().decide(clock::now(), Subject::Peer(node), &ban, 1);
+    assert_eq!(screened(lease, counter), Some(RefuseReason::Banned));
+}
+
 /// What a node hears whose answers are made up: two tokens each, in such `turns`.
 fn made_up(world: &World, (lease, counter): (LeaseId, OrderCounter), turns: &[u32]) -> Option<Outcome> {
     let (node, workload) = (world.node.public(), &world.shared.workload);

@@ -7,7 +7,9 @@
 use std::io;
 use std::time::Duration;
 
+use futures::io::{Chain, Cursor, copy, sink};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::timeout;
 
 /// Bytes of the length in front of every body.
 pub const FRAME_HEADER: usize = 4;
@@ -55,6 +57,17 @@ pub async fn read_frame<S>(stream: &mut S, cap: usize) -> Result<Option<Vec<u8>>
 where
     S: AsyncRead + Unpin,
 {
+    let Some(len) = read_length(stream, cap).await? else { return Ok(None) };
+    let mut body = Vec::new();
+    read_up_to(stream, &mut body, len, len).await?;
+    Ok(Some(body))
+}
+
+/// The length of the next body. `None` when the stream ended before it.
+async fn read_length<S>(stream: &mut S, cap: usize) -> Result<Option<usize>, FrameError>
+where
+    S: AsyncRead + Unpin,
+{
     let mut header = [0u8; FRAME_HEADER];
     let mut got = 0;
     while got < FRAME_HEADER {
@@ -65,22 +78,89 @@ where
         }
     }
     let announced = u32::from_be_bytes(header);
-    let len = match usize::try_from(announced) {
-        Ok(len) if len <= cap => len,
-        _ => return Err(FrameError::TooLarge { len: announced.into(), cap }),
-    };
-    let mut body = Vec::new();
-    let mut filled = 0;
-    while filled < len {
+    match usize::try_from(announced) {
+        Ok(len) if len <= cap => Ok(Some(len)),
+        _ => Err(FrameError::TooLarge { len: announced.into(), cap }),
+    }
+}
+
+/// Reads on until `body`, which is to have `len` bytes in the end, has its first `end`.
+async fn read_up_to<S>(stream: &mut S, body: &mut Vec<u8>, end: usize, len: usize) -> Result<(), FrameError>
+where
+    S: AsyncRead + Unpin,
+{
+    let mut filled = body.len();
+    while filled < end {
         if filled == body.len() {
-            body.resize(len.min(filled + FRAME_STEP), 0);
+            body.resize(end.min(filled + FRAME_STEP), 0);
         }
         match stream.read(&mut body[filled..]).await? {
             0 => return Err(FrameError::Truncated { got: filled, want: len }),
             n => filled += n,
         }
     }
-    Ok(Some(body))
+    Ok(())
+}
+
+/// A frame of which the reader looked at the beginning first.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ScreenedFrame<R> {
+    /// All of it.
+    Whole(Vec<u8>),
+    /// It was read, and nothing of it was kept.
+    Refused {
+        /// Why, as the reader said.
+        why: R,
+        /// Bytes of its body.
+        len: usize,
+    },
+}
+
+/// [`read_frame_within`], where `refuse` looks at the first `beginning` bytes (all, of a shorter frame)
+/// before the rest comes into memory. What it refuses is read past, so that the stream can go on.
+///
+/// # Errors
+/// As for [`read_frame_within`].
+pub async fn read_screened_frame<S, R>(
+    stream: &mut S,
+    cap: usize,
+    within: Duration,
+    beginning: usize,
+    refuse: impl FnOnce(&[u8]) -> Option<R>,
+) -> Result<Option<ScreenedFrame<R>>, FrameError>
+where
+    S: AsyncRead + Unpin,
+{
+    let Some(mut stream) = first_byte(stream).await? else { return Ok(None) };
+    let screened = async {
+        let Some(len) = read_length(&mut stream, cap).await? else { return Ok(None) };
+        let mut body = Vec::new();
+        read_up_to(&mut stream, &mut body, len.min(beginning), len).await?;
+        let Some(why) = refuse(&body) else {
+            read_up_to(&mut stream, &mut body, len, len).await?;
+            return Ok(Some(ScreenedFrame::Whole(body)));
+        };
+        let rest = (len - body.len()) as u64;
+        let passed = copy((&mut stream).take(rest), &mut sink()).await?;
+        if passed < rest {
+            return Err(FrameError::Truncated { got: body.len() + passed as usize, want: len });
+        }
+        Ok::<_, FrameError>(Some(ScreenedFrame::Refused { why, len }))
+    };
+    timeout(within, screened).await.unwrap_or(Err(FrameError::Slow { within }))
+}
+
+/// A stream whose first byte has been read.
+type FirstByteThen<'a, S> = Chain<Cursor<[u8; 1]>, &'a mut S>;
+
+/// Waits for the first byte of a frame, however long it takes. `None` when the stream ended.
+async fn first_byte<S>(stream: &mut S) -> Result<Option<FirstByteThen<'_, S>>, FrameError>
+where
+    S: AsyncRead + Unpin,
+{
+    let mut first = [0u8; 1];
+    let is_there = stream.read(&mut first).await? > 0;
+    Ok(is_there.then(|| Cursor::new(first).chain(stream)))
 }
 
 /// [`read_frame`], for a frame that has to be whole `within` this time after its first byte. That
@@ -96,14 +176,8 @@ pub async fn read_frame_within<S>(
 where
     S: AsyncRead + Unpin,
 {
-    let mut first = [0u8; 1];
-    if stream.read(&mut first).await? == 0 {
-        return Ok(None);
-    }
-    let mut whole = futures::io::Cursor::new(first).chain(stream);
-    tokio::time::timeout(within, read_frame(&mut whole, cap))
-        .await
-        .unwrap_or(Err(FrameError::Slow { within }))
+    let Some(mut whole) = first_byte(stream).await? else { return Ok(None) };
+    timeout(within, read_frame(&mut whole, cap)).await.unwrap_or(Err(FrameError::Slow { within }))
 }
 
 /// Writes `body` as one frame and flushes it.
@@ -137,7 +211,6 @@ mod tests {
     use std::task::{Context, Poll};
 
     use futures::executor::block_on;
-    use futures::io::Cursor;
     use proptest::prelude::*;
 
     use super::*;
@@ -198,6 +271,23 @@ mod tests {
         let error = block_on(write_frame(&mut out, &[0; 17], 16)).unwrap_err();
         assert!(matches!(error, FrameError::TooLarge { len: 17, cap: 16 }));
         assert!(out.into_inner().is_empty());
+    }
+
+    #[test]
+    fn a_refused_frame_is_read_past_without_room_for_it() {
+        let mut wire = Cursor::new(Vec::new());
+        block_on(write_frame(&mut wire, &[7; 1 << 20], 1 << 20)).unwrap();
+        block_on(write_frame(&mut wire, b"next", 16)).unwrap();
+        let mut stream = Watched::new(wire.into_inner());
+        let mut read = |refuse: bool| {
+            let refuse = |beginning: &[u8]| refuse.then(|| beginning.len());
+            let frame = read_screened_frame(&mut stream, 1 << 20, Duration::from_secs(9), 100, refuse);
+            (block_on(frame).unwrap().unwrap(), stream.largest)
+        };
+        let (frame, largest) = read(true);
+        assert_eq!(frame, ScreenedFrame::Refused { why: 100, len: 1 << 20 });
+        assert!(largest < FRAME_STEP, "{largest}");
+        assert_eq!(read(false).0, ScreenedFrame::Whole(b"next".to_vec()));
     }
 
     proptest! {
