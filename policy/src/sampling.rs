@@ -169,13 +169,12 @@ pub struct Interval {
     pub logprob: f32,
     /// Its log-probability at temperature 1 without truncation.
     pub raw_logprob: f32,
-    /// Which side of the border it is on that top-k and top-p (or greedy sampling) draw, and how
-    /// far from it: by how much, in differences of logits over the temperature, logits have to be
-    /// otherwise for a token to get in that is ruled out (negative), and for one that stays how far
-    /// it is above the last that does. ∞ where nothing is ruled out, −∞ for what is impossible.
+    /// Its distance to the cut-off of top-k and top-p (or greedy sampling), in logits over the temperature.
+    /// Positive: the token is kept, and is so far above the last that is. Negative: it is ruled out by so
+    /// much. ∞ where nothing is ruled out, −∞ for what is impossible.
     pub cut: f32,
-    /// Where tokens race, by how much this one rings before all others, in nats: negative where
-    /// another one rings first, −∞ where it never rings, ∞ where the next is far behind.
+    /// Where tokens race, by how many nats this one rings before all others. Negative where another one
+    /// rings first, −∞ where it never rings, ∞ where the next rings far later.
     pub lead: Option<f64>,
 }
 
