@@ -21,6 +21,10 @@ const BYTES_PER_S: u64 = 32 << 20;
 /// So much may come at once, in seconds of the above: a node that was cut off brings what
 /// it has finished meanwhile.
 const BURST: Duration = Duration::from_secs(2);
+/// Bytes of frames that are judged at once, over all peers. Decoded, a group may take eight times its frame
+/// (a token of one byte is four, in a list that grows by doubling), and judges are two for each core. Honest
+/// groups have some hundred kilobytes, and never come near it.
+const JUDGED_BYTES: usize = 32 << 20;
 /// One peer has at most this part of the judges at once, but one at least.
 const PART_OF_JUDGES: usize = 4;
 /// Most peers whose pace is remembered: as many as can be connected, and those that have just left.
@@ -29,6 +33,7 @@ const MAX_PEERS: usize = 1 << 14;
 /// Lets groups of all peers in, at their pace.
 pub(super) struct RateLimit {
     judges: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
     /// Judges that one peer may have.
     own: usize,
     peers: Mutex<BTreeMap<PublicKey, Arc<PeerRateLimit>>>,
@@ -37,6 +42,7 @@ pub(super) struct RateLimit {
 /// Lets groups of one peer in, at its pace.
 pub(super) struct PeerRateLimit {
     judges: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
     own: Arc<Semaphore>,
     pace: Mutex<Pace>,
 }
@@ -44,6 +50,7 @@ pub(super) struct PeerRateLimit {
 /// A judge, until it is dropped.
 pub(super) struct JudgePermit {
     _judge: OwnedSemaphorePermit,
+    _bytes: OwnedSemaphorePermit,
     _own: OwnedSemaphorePermit,
 }
 
@@ -51,7 +58,8 @@ impl RateLimit {
     /// A rate limit with so many judges.
     pub(super) fn new(judges: usize) -> Self {
         let own = (judges / PART_OF_JUDGES).max(1);
-        Self { judges: Arc::new(Semaphore::new(judges)), own, peers: Mutex::default() }
+        let bytes = Arc::new(Semaphore::new(JUDGED_BYTES));
+        Self { judges: Arc::new(Semaphore::new(judges)), bytes, own, peers: Mutex::default() }
     }
 
     /// The limit of `peer`; `None` where more peers come than can be told apart.
@@ -66,6 +74,7 @@ impl RateLimit {
         }
         let new = || PeerRateLimit {
             judges: self.judges.clone(),
+            bytes: self.bytes.clone(),
             own: Arc::new(Semaphore::new(self.own)),
             pace: Mutex::new(Pace::new(Instant::now())),
         };
@@ -77,7 +86,7 @@ impl PeerRateLimit {
     /// Waits until a group of `bytes` may be judged. `None` only when the rate limit is gone.
     pub(super) async fn enter(&self, bytes: usize) -> Option<JudgePermit> {
         self.keep_pace(bytes).await;
-        self.enter_again().await
+        self.place(bytes).await
     }
 
     /// Waits until a group of `bytes` may be taken in.
@@ -90,9 +99,14 @@ impl PeerRateLimit {
 
     /// Waits until a group that has been here, and left to wait for others, may be judged on.
     pub(super) async fn enter_again(&self) -> Option<JudgePermit> {
+        self.place(0).await
+    }
+
+    async fn place(&self, bytes: usize) -> Option<JudgePermit> {
         let own = self.own.clone().acquire_owned().await.ok()?;
         let judge = self.judges.clone().acquire_owned().await.ok()?;
-        Some(JudgePermit { _judge: judge, _own: own })
+        let bytes = self.bytes.clone().acquire_many_owned(bytes.min(JUDGED_BYTES) as u32).await.ok()?;
+        Some(JudgePermit { _judge: judge, _bytes: bytes, _own: own })
     }
 
     fn is_busy(&self, now: Instant, own: usize) -> bool {
@@ -147,6 +161,19 @@ mod tests {
         assert_eq!(at_once, 8, "64 MiB");
         assert!(heavy.take(begun, 8 << 20) > Duration::from_millis(200));
         assert!(!heavy.is_busy(begun + Duration::from_secs(10)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_frames_are_judged_a_few_at_a_time() {
+        let rate_limit = RateLimit::new(64);
+        let peers: Vec<_> = (0..4).map(|seed| rate_limit.of(key(seed)).unwrap()).collect();
+        let first = peers[0].enter(JUDGED_BYTES / 2).await.unwrap();
+        let second = peers[1].enter(JUDGED_BYTES / 2).await.unwrap();
+        let soon = Duration::from_secs(60);
+        assert!(tokio::time::timeout(soon, peers[2].enter(1 << 20)).await.is_err(), "there is no room");
+        assert!(tokio::time::timeout(soon, peers[3].enter_again()).await.is_ok(), "it is decoded already");
+        drop((first, second));
+        assert!(tokio::time::timeout(soon, peers[2].enter(2 * JUDGED_BYTES)).await.is_ok());
     }
 
     /// Mean time from arrival to verdict of `peers` honest peers, each of which has a group every
