@@ -99,7 +99,8 @@ fn what_cannot_be_evaluated_is_named() {
     let refused = |words: &str| format!("{:#}", run(home.path(), words).unwrap_err());
     for (words, named) in [
         ("HOME/model --data HOME/rows.jsonl", "--max-new-tokens"),
-        ("HOME/nothing --data HOME/rows.jsonl --max-new-tokens 4", "config.json"),
+        ("HOME --data HOME/rows.jsonl --max-new-tokens 4", "config.json"),
+        ("HOME/nothing --data HOME/rows.jsonl --max-new-tokens 4", "there is no directory"),
         ("HOME/model --max-new-tokens 4", "needs data"),
         ("HOME/model --max-new-tokens 4 --task chain_sum", "limit"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --task maths", "no such task"),
