@@ -107,6 +107,8 @@ fn what_cannot_be_evaluated_is_named() {
         ("HOME/model --max-new-tokens 4 --data HOME/no.jsonl", "no.jsonl"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --top-p 0", "top_p"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --version 3", "--version is for runs"),
+        ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --set run.seed=1", "--set changes a run file"),
+        ("HOME/run --set run.seed=1", "--set changes a run file"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --samples 1025", "1024"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --param digits", "KEY=NUMBER"),
     ] {
