@@ -6,7 +6,7 @@
 use crate::common::workload::dtype;
 use crate::config::RunConfig;
 use crate::verification::sampling_audit::MAX_POLICIES;
-use echo_policy::generation::device::{About, Survey};
+use echo_policy::generation::cuda;
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::weights::DType;
 use echo_policy::training::decoder::Activations;
@@ -159,10 +159,8 @@ fn of_meminfo(text: &str) -> Option<Memory> {
 
 /// Bytes of memory of the NVIDIA card of this number; `None` where no driver lists it.
 pub(super) fn card_memory(number: usize) -> Option<u64> {
-    Survey::take().found.iter().find_map(|found| match found.about {
-        About::Cuda { index, memory_bytes, .. } if index == number => Some(memory_bytes),
-        _ => None,
-    })
+    let found = cuda::devices().ok()?;
+    found.into_iter().find(|card| card.index == number).map(|card| card.total_memory as u64)
 }
 
 /// Says when a card cannot even hold weights, gradients and moments. It is given by number and bytes.

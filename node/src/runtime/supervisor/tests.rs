@@ -50,7 +50,7 @@ async fn a_run_that_ends_with_a_full_outbox_is_no_reason_to_warn() {
     let logged = testing::logged();
     let dir = tempfile::tempdir().unwrap();
     let supervisor = supervisor(dir.path(), async { Ok(Ending::RunEnded) }, async { Ok(()) }).await;
-    let waiting: Vec<_> = (0..MAX_OUTBOX_GROUPS).map(|order| (OrderCounter(order), vec![0])).collect();
+    let waiting: Vec<_> = (0..MAX_OUTBOX_GROUPS).map(|order| (OrderCounter(order), vec![0_u8])).collect();
     supervisor.outbox.push(&waiting).unwrap();
     assert!(!supervisor.outbox.has_room(1));
 
