@@ -120,9 +120,10 @@ pub(super) fn missing(path: &Path, base: &Path) -> Option<String> {
     let meant = path.strip_prefix(base).ok().and_then(Path::to_str);
     let meant = meant.filter(|meant| meant.contains('/') && HubName::of_repository(meant).is_some());
     Some(match meant {
-        Some(meant) => {
-            format!("there is no directory {place}: for the model {meant} on the Hub, write hf:{meant}")
-        }
+        Some(meant) => format!(
+            "there is no directory {place}: for the model {meant} on the Hub, write hf:{meant}; else \
+             `hf download OWNER/NAME --local-dir {place}` gets a model there"
+        ),
         None => format!(
             "there is no directory {place}; `hf download OWNER/NAME --local-dir {place}` gets a model there, \
              or write hf:OWNER/NAME"
@@ -153,7 +154,7 @@ mod tests {
         config.model.tiny = None;
         config.model.path = Some(home.path().join("Qwen/Qwen3-0.6B"));
         let refused = format!("{:#}", fetch(&mut config, home.path()).unwrap_err());
-        assert!(refused.contains("write hf:Qwen/Qwen3-0.6B"), "{refused}");
+        assert!(refused.contains("write hf:Qwen/Qwen3-0.6B; else `hf download OWNER/NAME"), "{refused}");
         // One that is there is taken.
         std::fs::create_dir_all(home.path().join("Qwen/Qwen3-0.6B")).unwrap();
         fetch(&mut config, home.path()).unwrap();
