@@ -160,7 +160,7 @@ mod tests {
         fetch(&mut config, home.path()).unwrap();
         assert!(config.pins.is_empty());
         // What can be no name is a directory that a model has to be put into.
-        for other in ["models/a/b", "policy", "../policy"] {
+        for other in ["models/a/b", "policy", "../no-such-policy"] {
             let place = home.path().join(other);
             config.model.path = Some(place.clone());
             let refused = format!("{:#}", fetch(&mut config, home.path()).unwrap_err());
