@@ -23,7 +23,7 @@ use echo_protocol::program::lock::DirectoryLock;
 use echo_protocol::program::threads::startable;
 use echo_protocol::run::peer_list::Trust;
 use echo_protocol::wire::identity::{NodeKey, PublicKey};
-use echo_protocol::wire::rate::BytesPerSec;
+use echo_protocol::wire::rate::LowRate;
 use echo_protocol::wire::time::UnixMillis;
 use echo_sandbox::isolation::{IsolationReport, Lack};
 use echo_sandbox::programs::{Judge, Language};
@@ -39,8 +39,6 @@ use crate::state::trusted_list::{OpenedList, TrustError};
 /// Free bytes that the data directory's disk must have: room for a full outbox and
 /// a small policy's snapshots.
 pub const MIN_FREE_BYTES: u64 = 512 << 20;
-/// The lowest cap of an upload or download: most who set less meant a larger unit.
-pub const MIN_RATE: BytesPerSec = BytesPerSec(1_000);
 /// Threads that a node has beside the one that it starts with and those that it generates with.
 pub const OTHER_THREADS: usize = 15;
 /// A clock before this moment (1 January 2026) was never set.
@@ -137,16 +135,9 @@ pub enum Problem {
         /// Which part of the filter makes no sense.
         cause: String,
     },
-    /// A rate at which nothing would get through.
-    #[error(
-        "{setting} is {found}, and below {MIN_RATE} nothing gets through; write a unit, such as 40mbit or 5MB/s"
-    )]
-    Rate {
-        /// Its name: `max_upload` or `max_download`.
-        setting: &'static str,
-        /// Its value, in bytes a second.
-        found: BytesPerSec,
-    },
+    /// `max_upload` or `max_download` at which nothing would get through.
+    #[error(transparent)]
+    Rate(#[from] LowRate),
     /// Threads would be missing.
     #[error(
         "this machine lets echo-node start {found} more threads, and it needs {needed}; \

@@ -73,7 +73,7 @@ impl ShownList {
             format!("expires    {} ({when})", expiry::date(list.expires)),
             format!("keeper     {}", self.keeper.0),
             "signature  right".to_owned(),
-            format!("peers      {}", list.peers.len()),
+            format!("addresses  {}", list.peers.len()),
         ];
         lines.extend(list.peers.iter().map(|peer| format!("  {peer}")));
         lines.push(format!("runs       {}", list.runs.len()));
@@ -106,6 +106,8 @@ mod tests {
         assert!(right.valid && right.signature_right);
         assert_eq!(right.expires_in_s, Some(3600));
         assert!(right.summary(now).contains("in 1h"), "{}", right.summary(now));
+        let addresses = "\naddresses  1\n  /ip4/127.0.0.1/tcp/4160/p2p/x\n";
+        assert!(right.summary(now).contains(addresses), "{}", right.summary(now));
 
         let later = UnixMillis(5_000_000);
         let expired = show_file(&path, later).unwrap();

@@ -133,7 +133,11 @@ mod tests {
         let folder = ListFolder(tempfile::tempdir().unwrap());
         let first = folder.sign(3, "expires = 2000000").unwrap();
         assert!(first.key_created && !first.unchanged);
-        assert!(first.summary(&folder.path("key"), NOW).contains("new signing key"));
+        let said = first.summary(&folder.path("key"), NOW);
+        assert!(
+            said.contains("new signing key") && said.contains("; addresses of peers: 1, runs: 0"),
+            "{said}"
+        );
         assert_eq!(fs::read_to_string(folder.path("list")).unwrap(), first.text);
 
         let again = folder.sign(3, "expires = 2000000").unwrap();

@@ -109,9 +109,26 @@ pub(super) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-fn table(figures: &RunFigures) -> String {
-    let of = |free: Option<u64>| free.map(|free| format!(", {} free", bytes(free))).unwrap_or_default();
+/// So many bytes are free, where the system says.
+fn of(free: Option<u64>) -> String {
+    free.map(|free| format!(", {} free", bytes(free))).unwrap_or_default()
+}
+
+fn memory(figures: &RunFigures) -> String {
+    if figures.gpu.is_some() {
+        return "not compared, as it trains on a GPU; `echo-learner bench` measures it".to_owned();
+    }
     let memory = figures.memory;
+    format!(
+        "about {} for training on the CPU: {} weights, gradients and moments, {} activations{}",
+        bytes(memory.total()),
+        bytes(memory.state),
+        bytes(memory.activations),
+        of(figures.machine.map(|machine| machine.available))
+    )
+}
+
+fn table(figures: &RunFigures) -> String {
     let prompts = match figures.prompts {
         0 => "bound by their longest form".to_owned(),
         counted => format!("{counted} counted"),
@@ -131,16 +148,7 @@ fn table(figures: &RunFigures) -> String {
             "batch",
             format!("{} prompts with {} responses each", figures.groups_per_update, figures.group_size),
         ),
-        (
-            "memory",
-            format!(
-                "about {} for training on the CPU: {} weights, gradients and moments, {} activations{}",
-                bytes(memory.total()),
-                bytes(memory.state),
-                bytes(memory.activations),
-                of(figures.machine.map(|machine| machine.available))
-            ),
-        ),
+        ("memory", memory(figures)),
         (
             "disk",
             format!(
@@ -161,6 +169,7 @@ mod tests {
     use crate::config::{EvaluationSet, TaskEntry};
     use crate::founding::examination::examine;
     use crate::storage::hub::HubError;
+    use crate::training::device::TrainDevice;
     use clap::Parser;
     use std::net::TcpListener;
     use std::path::Path;
@@ -251,6 +260,20 @@ mod tests {
         for part in ["model ", "prompts ", "memory ", "disk ", "warning: ", "no problem, "] {
             assert!(sound.contains(part), "{part}: {sound}");
         }
+        // Whatever memory the host has, a card has its own. No machine has this one.
+        let mut on_gpu = config.clone();
+        on_gpu.train.device = TrainDevice::Cuda(999);
+        let on_gpu = examine(&on_gpu, None, false);
+        assert!(
+            !on_gpu.warnings.iter().any(|warning| warning.starts_with("memory")),
+            "{:?}",
+            on_gpu.warnings
+        );
+        let said = report(&on_gpu);
+        assert!(
+            said.contains("memory       not compared, as it trains on a GPU; `echo-learner bench`"),
+            "{said}"
+        );
         found.problems.push("the port is taken".to_owned());
         assert!(report(&found).contains("problem: the port is taken\n1 problem, "), "{}", report(&found));
         let json: serde_json::Value = serde_json::from_str(&json(&found)).unwrap();

@@ -169,8 +169,11 @@ impl Evaluated {
 /// Evaluates a model. It ends early when `stop` is cancelled.
 ///
 /// # Errors
-/// When model, data or file cannot be opened or do not go together, or no device takes the model.
+/// When model, data or file cannot be opened or do not go together, no device takes the model, or there are
+/// settings of a run file that is not given.
 pub fn evaluate(plan: &EvaluatePlan, stop: &CancellationToken) -> anyhow::Result<Evaluated> {
+    let has_idle_settings = plan.config.is_none() && !plan.settings.settings.is_empty();
+    ensure!(!has_idle_settings, "--set changes a run file, and no --config names one");
     let place = sources::local_model(Path::new(&plan.model))?;
     let (workload, version, weights) = match RunDir::new(&place).charter().exists() {
         true => of_run(&place, plan)?,

@@ -1,5 +1,6 @@
 //! `echo-learner init`: a run file with a comment for each setting, to be changed by whoever runs it.
 
+use crate::commands::sources;
 use crate::founding::sanity::usual_rate;
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -53,6 +54,11 @@ pub struct InitPlan {
 /// When there is no such task, or the file is there already or cannot be written.
 pub fn init(plan: &InitPlan) -> anyhow::Result<()> {
     let text = run_file(plan)?;
+    if plan.model != TINY
+        && let Some(words) = sources::missing(Path::new(&plan.model), Path::new(""))
+    {
+        tracing::warn!("{words}");
+    }
     let output = plan.output.display();
     let file = OpenOptions::new().write(true).create_new(true).open(&plan.output);
     match file {
@@ -90,7 +96,7 @@ fn run_file(plan: &InitPlan) -> anyhow::Result<String> {
         if is_tiny { String::new() } else { PROMPT.to_owned() },
         if is_of_file { data(plan, name, base) } else { String::new() },
         sampling(is_tiny, is_of_file),
-        training(if is_tiny { 0 } else { parameters(&plan.model) }, is_tiny),
+        training(if is_tiny { Some(0) } else { parameters(&plan.model) }, is_tiny),
         if is_tiny { WARMUP.to_owned() } else { String::new() },
         REST.to_owned(),
     ];
@@ -211,25 +217,25 @@ group_size = {group}
     )
 }
 
-/// `[train]` for a policy of so many parameters.
-fn training(parameters: u64, is_tiny: bool) -> String {
+/// `[train]` for a policy of so many parameters, where that is known.
+fn training(parameters: Option<u64>, is_tiny: bool) -> String {
+    let usual = match parameters {
+        _ if is_tiny => "what is usual for a tiny model".to_owned(),
+        Some(parameters) => format!("what is usual for {:.2} billion parameters", parameters as f64 / 1e9),
+        None => "the model's size is unknown here, so see what `echo-learner check` says of it".to_owned(),
+    };
     format!(
         "[train]
 # Prompts of an update: it learns from this many times G responses.
 groups_per_update = {groups}
-# The learning rate, by step: what is usual for {size}.
+# The learning rate, by step: {usual}.
 schedule = {{ peak = {rate:e}, warmup = 10, decay = {{ shape = \"constant\" }} }}
 # Most tokens in one pass. Memory grows with them: lower this where it is short, and raise it on a large GPU.
 micro_batch_tokens = 4096
 
 ",
         groups = if is_tiny { 16 } else { 8 },
-        size = if is_tiny {
-            "a tiny model".to_owned()
-        } else {
-            format!("{:.2} billion parameters", parameters as f64 / 1e9)
-        },
-        rate = usual_rate(parameters)
+        rate = usual_rate(parameters.unwrap_or(UNKNOWN_SIZE))
     )
 }
 
@@ -266,10 +272,10 @@ orders = 64
 # max_upload = \"100mbit\"
 ";
 
-/// Parameters of the model: of its directory, or by its name.
-fn parameters(model: &str) -> u64 {
+/// Parameters of the model: of its directory, or by its name. None where neither says.
+fn parameters(model: &str) -> Option<u64> {
     let config = ModelConfig::from_file(&Path::new(model).join("config.json"));
-    config.map_or_else(|_| by_name(model).unwrap_or(UNKNOWN_SIZE), |config| config.parameter_count())
+    config.map_or_else(|_| by_name(model), |config| Some(config.parameter_count()))
 }
 
 /// The size that a name says, as in Qwen3-0.6B and SmolLM2-135M-Instruct.
@@ -350,7 +356,17 @@ mod tests {
         assert_eq!(by_name("hf:HuggingFaceTB/SmolLM2-135M-Instruct"), Some(135_000_000));
         assert_eq!(by_name("meta-llama/Llama-3.2-1B@0123abc"), Some(1_000_000_000));
         assert_eq!(by_name("models/mine"), None);
-        assert_eq!(parameters("models/mine"), UNKNOWN_SIZE);
+        assert_eq!(parameters("models/mine"), None);
+    }
+
+    #[test]
+    fn a_size_that_nobody_says_is_not_claimed() {
+        for model in ["models/mine", "hf:o/mine"] {
+            let text = run_file(&plan(model, "math", "run.toml".into())).unwrap();
+            assert!(text.contains("the model's size is unknown here") && !text.contains("billion"), "{text}");
+        }
+        let text = run_file(&plan("models/qwen3-0.6b", "math", "run.toml".into())).unwrap();
+        assert!(text.contains("what is usual for 0.60 billion parameters"), "{text}");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub fn fetch_data(config: &mut RunConfig) -> anyhow::Result<()> {
 /// The directory of a model that a command names.
 ///
 /// # Errors
-/// When it cannot be got, or nothing is there and a model on the Hub may be meant.
+/// When it cannot be got, or nothing is there.
 pub fn local_model(path: &Path) -> anyhow::Result<PathBuf> {
     model(&HubEnvironment::read, path, Path::new("")).map(|(local, _)| local)
 }
@@ -105,14 +105,30 @@ fn model(hub: Read<'_>, path: &Path, base: &Path) -> anyhow::Result<(PathBuf, Op
         tracing::info!("{} is in {}", pin.name, pin.local.display());
         return Ok((pin.local.clone(), Some(pin)));
     }
-    if !path.exists()
-        && let Some(meant) = path.strip_prefix(base).ok().and_then(Path::to_str)
-        && meant.contains('/')
-        && HubName::of_repository(meant).is_some()
-    {
-        bail!("there is no directory {}: for the model {meant} on the Hub, write hf:{meant}", path.display());
+    match missing(path, base) {
+        Some(words) => bail!(words),
+        None => Ok((path.to_owned(), None)),
     }
-    Ok((path.to_owned(), None))
+}
+
+/// What is said of a model's directory that is not there; relative paths start from `base`.
+pub(super) fn missing(path: &Path, base: &Path) -> Option<String> {
+    if is_hub_name(path) || path.exists() {
+        return None;
+    }
+    let place = path.display();
+    let meant = path.strip_prefix(base).ok().and_then(Path::to_str);
+    let meant = meant.filter(|meant| meant.contains('/') && HubName::of_repository(meant).is_some());
+    Some(match meant {
+        Some(meant) => format!(
+            "there is no directory {place}: for the model {meant} on the Hub, write hf:{meant}; else \
+             `hf download OWNER/NAME --local-dir {place}` gets a model there"
+        ),
+        None => format!(
+            "there is no directory {place}; `hf download OWNER/NAME --local-dir {place}` gets a model there, \
+             or write hf:OWNER/NAME"
+        ),
+    })
 }
 
 fn data(hub: Read<'_>, path: &Path) -> anyhow::Result<Pin> {
@@ -138,16 +154,24 @@ mod tests {
         config.model.tiny = None;
         config.model.path = Some(home.path().join("Qwen/Qwen3-0.6B"));
         let refused = format!("{:#}", fetch(&mut config, home.path()).unwrap_err());
-        assert!(refused.contains("write hf:Qwen/Qwen3-0.6B"), "{refused}");
-        // One that is there is taken, and so is a path that can be no name.
+        assert!(refused.contains("write hf:Qwen/Qwen3-0.6B; else `hf download OWNER/NAME"), "{refused}");
+        // One that is there is taken.
         std::fs::create_dir_all(home.path().join("Qwen/Qwen3-0.6B")).unwrap();
         fetch(&mut config, home.path()).unwrap();
-        for other in ["models/a/b", "policy", "../policy"] {
-            config.model.path = Some(home.path().join(other));
-            fetch(&mut config, home.path()).unwrap();
-        }
         assert!(config.pins.is_empty());
-        assert!(local_model(Path::new("no/such")).is_err());
+        // What can be no name is a directory that a model has to be put into.
+        for other in ["models/a/b", "policy", "../no-such-policy"] {
+            let place = home.path().join(other);
+            config.model.path = Some(place.clone());
+            let refused = format!("{:#}", fetch(&mut config, home.path()).unwrap_err());
+            let mend = format!("hf download OWNER/NAME --local-dir {}`", place.display());
+            assert!(refused.starts_with("[model] path: there is no directory"), "{refused}");
+            assert!(refused.contains(&mend) && refused.contains("write hf:OWNER/NAME"), "{refused}");
+        }
+        for (named, mend) in [("no/such", "write hf:no/such"), ("no-such", "--local-dir no-such`")] {
+            let refused = local_model(Path::new(named)).unwrap_err().to_string();
+            assert!(refused.contains(mend), "{refused}");
+        }
         assert_eq!(local_data(Path::new("rows.jsonl")).unwrap(), Path::new("rows.jsonl"));
     }
 

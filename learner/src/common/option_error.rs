@@ -2,6 +2,8 @@
 //!
 //! Options stand beside what they configure, below `config`, which composes them. So their error does too.
 
+use echo_protocol::wire::rate::LowRate;
+
 /// An option outside its domain.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionError {
@@ -25,6 +27,9 @@ pub enum OptionError {
         /// What it has to be.
         rule: &'static str,
     },
+    /// A cap at which nothing gets through.
+    #[error(transparent)]
+    Rate(#[from] LowRate),
 }
 
 /// What was refused among these checks, in their order.

@@ -75,9 +75,9 @@ pub enum WorkloadError {
     /// A prompt and a response do not fit.
     #[error(
         "task {task}: up to {read} tokens of prompt and environment and a response of {response} tokens do not fit the model's {positions} positions: \
-         {}; or take a model that has them, or set [model.tiny] positions to at least {}",
+         {}; or {}",
         lengths::shorter(*.read, *.positions),
-        .read.saturating_add(*.response)
+        lengths::longer(*.is_tiny, .read.saturating_add(*.response))
     )]
     TooLong {
         /// The task that gives most to read.
@@ -88,6 +88,8 @@ pub enum WorkloadError {
         response: usize,
         /// The longest sequence that the model takes, in tokens.
         positions: usize,
+        /// Whether it reads characters, as those of `[model.tiny]` do.
+        is_tiny: bool,
     },
 }
 
@@ -119,7 +121,8 @@ impl Workload {
             let counted = lengths::of(&mix, &tokenizer);
             let (task, read) = (counted.task, counted.read());
             if read.saturating_add(response) > positions {
-                return Err(WorkloadError::TooLong { task, read, response, positions });
+                let is_tiny = matches!(charter.tokenizer, TokenizerSpec::Characters { .. });
+                return Err(WorkloadError::TooLong { task, read, response, positions, is_tiny });
             }
         }
         let workload = Self { run, charter, model, tokenizer, mix, ends, newlines: OnceLock::new() };
@@ -241,3 +244,6 @@ impl TextDecoder for Workload {
         self.model.vocab_size as u32
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -155,6 +155,7 @@ impl RunConfig {
 mod tests {
     use super::*;
     use crate::common::testing;
+    use echo_protocol::wire::rate::BytesPerSec;
     use std::path::Path;
 
     #[test]
@@ -171,6 +172,8 @@ mod tests {
         config.sampling.top_p = 0.5;
         config.network.listen = vec!["foo".into(), "bar".into()];
         config.network.list_key = Some("ab".into());
+        config.network.max_upload = Some(BytesPerSec(5));
+        config.network.max_download = Some(BytesPerSec(999));
         config.verify.n = 17;
         config.verify.within_s = 0;
         config.fleet.lease_s = 0;
@@ -193,6 +196,8 @@ mod tests {
             "\"foo\"",
             "\"bar\"",
             "network.list_key",
+            "network.max_upload is 5B/s, and below 8kbit nothing gets through; write a unit",
+            "network.max_download is 999B/s",
             "verify.n",
             "verify.within_s",
             "fleet.lease_s",

@@ -62,6 +62,8 @@ pub struct RunFigures {
     pub group_size: u32,
     /// Prompts of an update.
     pub groups_per_update: usize,
+    /// The NVIDIA card that it trains on, by its number; none on the CPU.
+    pub gpu: Option<usize>,
     /// Bytes of memory that training on the CPU takes.
     pub memory: MemoryNeed,
     /// Bytes of memory of this machine, where it says.
@@ -207,8 +209,11 @@ impl Examination {
         };
         let (memory, machine) = (MemoryNeed::of(config, model, batch), room::memory());
         let (disk, free_disk) = (DiskNeed::of(config, model, start), room::free_disk(&config.run.dir));
-        // A graphics card has memory of its own, of which nothing is known here.
-        let host = machine.filter(|_| trains_on_cpu(config.train.device));
+        // A graphics card has memory of its own, and what training takes there is not computed here.
+        let gpu = gpu(config.train.device);
+        let host = machine.filter(|_| gpu.is_none());
+        let card = gpu.and_then(|number| Some((number, room::card_memory(number)?)));
+        self.warnings.extend(card.and_then(|card| room::card_shortage(&memory, card)));
         let (problems, warnings) = room::shortages(config, (&memory, host), (&disk, free_disk));
         self.problems.extend(problems);
         self.warnings.extend(warnings);
@@ -220,6 +225,7 @@ impl Examination {
             max_new_tokens: charter.sampling.max_new_tokens,
             group_size: charter.group_size,
             groups_per_update: groups,
+            gpu,
             memory,
             machine,
             disk,
@@ -239,11 +245,12 @@ impl Examination {
     }
 }
 
-fn trains_on_cpu(device: TrainDevice) -> bool {
+/// The NVIDIA card that a run trains on; none on the CPU.
+fn gpu(device: TrainDevice) -> Option<usize> {
     match device {
-        TrainDevice::Cpu => true,
-        TrainDevice::Cuda(_) => false,
-        TrainDevice::Auto => BUILT_IN == "cpu",
+        TrainDevice::Cpu => None,
+        TrainDevice::Cuda(number) => Some(number),
+        TrainDevice::Auto => (BUILT_IN != "cpu").then_some(0),
     }
 }
 

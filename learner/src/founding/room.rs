@@ -6,6 +6,7 @@
 use crate::common::workload::dtype;
 use crate::config::RunConfig;
 use crate::verification::sampling_audit::MAX_POLICIES;
+use echo_policy::generation::cuda;
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::weights::DType;
 use echo_policy::training::decoder::Activations;
@@ -156,6 +157,23 @@ fn of_meminfo(text: &str) -> Option<Memory> {
     Some(Memory { total: kib("MemTotal:")? << 10, available: kib("MemAvailable:")? << 10 })
 }
 
+/// Bytes of memory of the NVIDIA card of this number; `None` where no driver lists it.
+pub(super) fn card_memory(number: usize) -> Option<u64> {
+    let found = cuda::devices().ok()?;
+    found.into_iter().find(|card| card.index == number).map(|card| card.total_memory as u64)
+}
+
+/// Says when a card cannot even hold weights, gradients and moments. It is given by number and bytes.
+pub(super) fn card_shortage(need: &MemoryNeed, (number, there): (usize, u64)) -> Option<String> {
+    (need.state > there).then(|| {
+        format!(
+            "memory: weights, gradients and moments take {}, and cuda:{number} has {}: take a smaller model, or a card with more",
+            bytes(need.state),
+            bytes(there)
+        )
+    })
+}
+
 /// What keeps a run of so much memory and disk from working here, and what may.
 pub(super) fn shortages(
     config: &RunConfig,
@@ -285,6 +303,9 @@ mod tests {
             "{problems:?}"
         );
         assert_eq!(shortages(&config, (&need, None), (&disk, None)), (vec![], vec![]), "nobody knows");
+        assert_eq!(card_shortage(&need, (1, need.state)), None);
+        let short = card_shortage(&need, (1, need.state - 1)).unwrap();
+        assert!(short.contains("and cuda:1 has") && short.contains("a card with more"), "{short}");
     }
 
     #[test]

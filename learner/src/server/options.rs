@@ -30,7 +30,7 @@ pub struct NetworkSection {
 }
 
 impl NetworkSection {
-    /// Addresses that are none, and a key for a list that is not named.
+    /// Addresses that are none, caps at which nothing gets through, and a key for a list that is not named.
     pub(crate) fn problems(&self) -> Vec<OptionError> {
         let mut problems = Vec::new();
         for (field, addresses) in [("network.listen", &self.listen), ("network.external", &self.external)] {
@@ -39,6 +39,9 @@ impl NetworkSection {
                 problems.push(OptionError::Setting { field, found: format!("{wrong:?}"), rule });
             }
         }
+        let caps = [("network.max_upload", self.max_upload), ("network.max_download", self.max_download)];
+        let low = caps.into_iter().filter_map(|(setting, rate)| rate?.check_cap(setting).err());
+        problems.extend(low.map(OptionError::Rate));
         if let Some(key) = self.list_key.as_ref().filter(|_| self.peers.is_none()) {
             let (field, found) = ("network.list_key", format!("{key:?}"));
             let rule = "it says who signed `peers`, which is not set";

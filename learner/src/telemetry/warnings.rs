@@ -28,6 +28,9 @@ const FIRST_GAPS: u32 = 5;
 /// Growth of the gap at one lag, for the same learning rate, beyond what changes of the policy's entropy
 /// do to it. Where weights were rounded away from the trained ones, it grew a hundred thousand times.
 const GROWTH: f64 = 8.0;
+/// What to do where a published policy is not the trained one.
+const FINER: &str = "Found a run with [snapshot] dtype = \"f16\", whose steps are an eighth of those of bf16, or \"f32\", or \
+                     one with a larger learning rate ([train.schedule] peak), whose steps are larger than the rounding";
 /// Lags that are followed. A lag is at most `[staleness] budget`; larger ones are not followed.
 const MAX_LAGS: usize = 64;
 
@@ -143,8 +146,7 @@ impl Warnings {
         let gap = gap.filter(|_| self.gap_at_once >= GAP_UPDATES)?;
         Some(format!(
             "at lag 0, log-probabilities of nodes are {gap:.3} nats from the learner's (more than {GAP}): the published policy is \
-             not the one that is trained. Found a run with [snapshot] dtype = \"f32\", or one with a larger learning rate ([train.schedule] \
-             peak), whose steps are larger than the rounding; with [train] compute = \"bf16\", try \"f32\""
+             not the one that is trained. {FINER}; with [train] compute = \"bf16\", try \"f32\""
         ))
     }
 
@@ -175,8 +177,7 @@ impl Warnings {
         let (lag, gap, times) = grown?;
         Some(format!(
             "at a lag of {lag}, log-probabilities of nodes are {gap:.3} nats from the learner's, for the same learning rate {times:.0} times as \
-             much as at first: the published policy drifts away from the one that is trained. Found a run with [snapshot] dtype = \
-             \"f32\", or one with a larger learning rate ([train.schedule] peak), whose steps are larger than the rounding"
+             much as at first: the published policy drifts away from the one that is trained. {FINER}"
         ))
     }
 }
@@ -300,7 +301,9 @@ mod tests {
         assert_eq!(large(4, 6), [""; 0], "two updates may be chance");
         let texts = large(4, 8);
         assert!(texts.len() == 1 && texts[0].starts_with("update 6: at lag 0"), "{texts:?}");
-        assert!(texts[0].contains("[snapshot] dtype") && texts[0].contains("learning rate"), "{texts:?}");
+        for part in ["[snapshot] dtype = \"f16\"", "or \"f32\"", "larger learning rate"] {
+            assert!(texts[0].contains(part), "{part}: {texts:?}");
+        }
         let several = reported(10, |_, row| {
             (row.steps, row.logp_gap_by_lag) = (4, [(0, 0.5), (2, 0.5)].into());
         });
@@ -315,6 +318,7 @@ mod tests {
         };
         let texts = reported(58, grows);
         assert!(texts.len() == 1 && texts[0].contains("at a lag of 1"), "{texts:?}");
+        assert!(texts[0].contains("[snapshot] dtype = \"f16\""), "{texts:?}");
         // A warm-up of the learning rate moves the policy more and more.
         let warms = reported(58, |update, row| {
             row.learning_rate = 1e-4 * (update.min(40) as f64 / 40.0);

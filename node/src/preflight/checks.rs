@@ -14,7 +14,7 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_sandbox::tasks::registry;
 
 use super::needs::RunNeeds;
-use super::{MIN_FREE_BYTES, MIN_RATE, OTHER_THREADS, Problem, TargetRun};
+use super::{MIN_FREE_BYTES, OTHER_THREADS, Problem, TargetRun};
 use crate::devices::precision;
 use crate::settings::range::{cores, within};
 use crate::settings::{MAX_ORDERS, MIN_ORDERS, Settings};
@@ -36,11 +36,8 @@ pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
     }
     problems.extend(settings.log_filter().err().map(|cause| Problem::log(settings, cause)));
     let rates = [("max_upload", settings.max_upload), ("max_download", settings.max_download)];
-    for (setting, found) in rates.into_iter().filter_map(|(setting, rate)| Some((setting, rate?))) {
-        if found < MIN_RATE {
-            problems.push(Problem::Rate { setting, found });
-        }
-    }
+    let low = rates.into_iter().filter_map(|(setting, rate)| rate?.check_cap(setting).err());
+    problems.extend(low.map(Problem::Rate));
 }
 
 /// How many threads a node needs beside the one that it starts with.

@@ -5,6 +5,7 @@ use crate::testing;
 use echo_policy::model::precision::Precision;
 use echo_protocol::run::peer_list;
 use echo_protocol::run::peer_list::{ListedRun, PeerList};
+use echo_protocol::wire::rate::BytesPerSec;
 use std::fs;
 use std::path::Path;
 

@@ -23,6 +23,21 @@ const UNITS: [(&str, f64); 12] = [
 /// exact in floating point.
 const MAX: f64 = 1e12;
 
+/// The lowest cap of an upload or download: most who set less meant a larger unit.
+pub const MIN_RATE: BytesPerSec = BytesPerSec(1_000);
+
+/// A cap below [`MIN_RATE`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{setting} is {found}, and below {MIN_RATE} nothing gets through; write a unit, such as 40mbit or 5MB/s"
+)]
+pub struct LowRate {
+    /// The setting's name, such as `max_upload`.
+    pub setting: &'static str,
+    /// Its value.
+    pub found: BytesPerSec,
+}
+
 /// A rate of data in bytes per second.
 ///
 /// Written with a unit of bits (`40mbit`, `40mbit/s`) or bytes (`5MB/s`, `5MiB`); a bare number
@@ -49,6 +64,14 @@ impl BytesPerSec {
     /// The rate in bits per second.
     pub fn bits(self) -> u64 {
         self.0.saturating_mul(8)
+    }
+
+    /// Whether `setting` may cap what goes over a link to this rate.
+    ///
+    /// # Errors
+    /// [`LowRate`] where nothing would get through.
+    pub fn check_cap(self, setting: &'static str) -> Result<(), LowRate> {
+        if self < MIN_RATE { Err(LowRate { setting, found: self }) } else { Ok(()) }
     }
 }
 
@@ -163,6 +186,16 @@ mod tests {
             assert_eq!(BytesPerSec(bytes).to_string(), shown);
             assert_eq!(shown.parse(), Ok(BytesPerSec(bytes)));
         }
+    }
+
+    #[test]
+    fn a_cap_at_which_nothing_gets_through_is_refused_with_its_setting() {
+        assert_eq!(MIN_RATE.check_cap("max_upload"), Ok(()));
+        let refused = BytesPerSec(999).check_cap("max_upload").unwrap_err().to_string();
+        assert!(
+            refused.starts_with("max_upload is 999B/s, and below 8kbit nothing gets through"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -99,13 +99,16 @@ fn what_cannot_be_evaluated_is_named() {
     let refused = |words: &str| format!("{:#}", run(home.path(), words).unwrap_err());
     for (words, named) in [
         ("HOME/model --data HOME/rows.jsonl", "--max-new-tokens"),
-        ("HOME/nothing --data HOME/rows.jsonl --max-new-tokens 4", "config.json"),
+        ("HOME --data HOME/rows.jsonl --max-new-tokens 4", "config.json"),
+        ("HOME/nothing --data HOME/rows.jsonl --max-new-tokens 4", "there is no directory"),
         ("HOME/model --max-new-tokens 4", "needs data"),
         ("HOME/model --max-new-tokens 4 --task chain_sum", "limit"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --task maths", "no such task"),
         ("HOME/model --max-new-tokens 4 --data HOME/no.jsonl", "no.jsonl"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --top-p 0", "top_p"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --version 3", "--version is for runs"),
+        ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --set run.seed=1", "--set changes a run file"),
+        ("HOME/run --set run.seed=1", "--set changes a run file"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --samples 1025", "1024"),
         ("HOME/model --max-new-tokens 4 --data HOME/rows.jsonl --param digits", "KEY=NUMBER"),
     ] {

@@ -172,6 +172,7 @@ fn what_cannot_be_tried_is_named() {
     assert!(refused("--rows 1").contains("which task?"));
     assert!(refused("--task math --set run.seed=1").contains("none is given"));
     assert!(refused(&format!("{MATH} --response HOME/none.txt")).contains("none.txt"));
+    assert!(refused(&format!("{MATH} --model HOME/qwen3")).contains("there is no directory"));
     let problem = |words: &str| {
         let found = report(home.path(), words).unwrap();
         assert!(found.problems() > 0 && found.text().contains("cannot be asked"), "{}", found.text());

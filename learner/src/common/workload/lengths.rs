@@ -67,6 +67,14 @@ pub(super) fn shorter(read: usize, positions: usize) -> String {
     }
 }
 
+/// What to do for a model that takes `needed` tokens. The sizes of a tiny one are the run file's.
+pub(super) fn longer(is_tiny: bool, needed: usize) -> String {
+    match is_tiny {
+        true => format!("set [model.tiny] positions to at least {needed}"),
+        false => "take a model that has more positions".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::common::testing;
