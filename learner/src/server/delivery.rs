@@ -375,14 +375,15 @@ fn look_alone(
 
 /// Adds what was looked at of a group to its node's record. Where each group by itself passes, all
 /// of a node's groups together may still show that it chooses among the tokens of close races. A group that
-/// comes again, as the learner could not decide, counts once.
+/// comes again counts once, and what was said of it holds.
 fn remember(
     shared: &SharedState,
     group: &TrajectoryGroup,
     id: &ContentId,
     near_misses: NearMisses,
 ) -> Result<(), Rejection> {
-    if !shared.counted.note(*id) || !shared.coordinator().near_misses(clock::now(), group.node, near_misses) {
+    let count = || shared.coordinator().near_misses(clock::now(), group.node, near_misses);
+    if !shared.counted.once(*id, count) {
         return Ok(());
     }
     let detail =

@@ -452,9 +452,11 @@ fn near_misses_of_a_group_count_once_however_often_it_comes() {
         assert!(remember(&world.shared, &group, &id, seen).is_ok());
     }
     let others = (0..8u8).map(|number| ContentId::of(&[number]));
-    let refused: Vec<_> =
-        others.filter_map(|other| remember(&world.shared, &group, &other, seen).err()).collect();
+    let is_refused = |id: &ContentId| remember(&world.shared, &group, id, seen).is_err();
+    let refused: Vec<ContentId> = others.filter(is_refused).collect();
     assert!(!refused.is_empty(), "those of other groups add up");
+    assert!(refused.iter().all(is_refused), "what was refused is so again");
+    assert!(!is_refused(&id), "and what passed before the alarm passes again");
 }
 
 #[test]
