@@ -4,6 +4,7 @@
 //! looked at again then. What an honest node has by chance would count once for each time, and come
 //! to a lie. Nor does a group that was refused pass when it comes again, as its order may be leased again.
 
+use crate::reputation::Alarm;
 use echo_protocol::wire::content_id::ContentId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,13 +12,13 @@ use std::collections::{BTreeMap, VecDeque};
 /// Most groups that are remembered, the newest: as many as may wait to come again.
 const MAX_COUNTED: usize = 4096;
 
-/// The groups, each with whether it raised an alarm, and their order.
+/// The groups, each with the alarm that it raised, and their order.
 #[derive(Default)]
-pub(in crate::server) struct Counted(Mutex<(BTreeMap<ContentId, bool>, VecDeque<ContentId>)>);
+pub(in crate::server) struct Counted(Mutex<(BTreeMap<ContentId, Option<Alarm>>, VecDeque<ContentId>)>);
 
 impl Counted {
-    /// Whether a group raises an alarm. `count` says so the first time, and is repeated after that.
-    pub(super) fn once(&self, group: ContentId, count: impl FnOnce() -> bool) -> bool {
+    /// The alarm that a group raises. `count` says so the first time, and is repeated after that.
+    pub(super) fn once(&self, group: ContentId, count: impl FnOnce() -> Option<Alarm>) -> Option<Alarm> {
         // Held while it is counted, so that a copy at the same time hears the same.
         let mut counted = self.0.lock();
         let (alarms, order) = &mut *counted;

@@ -460,6 +460,22 @@ fn near_misses_of_a_group_count_once_however_often_it_comes() {
 }
 
 #[test]
+fn newcomers_of_a_network_are_refused_together_and_without_blame() {
+    let world = World::new();
+    let (_, Admitted { group, .. }) = world.judged(false);
+    let limits = Tolerance::f32(1.0).race;
+    let seen = NearMisses::of(&[-0.9 * limits.most], &limits);
+    let refused = (0..8u8).find_map(|number| {
+        let node = testing::key(number.into());
+        world.shared.coordinator().connected(node, testing::network(1));
+        let group = TrajectoryGroup { node, ..group.clone() };
+        remember(&world.shared, &group, &ContentId::of(&[number]), seen).err()
+    });
+    let Some(Rejection::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!((refusal.reason, refusal.fault), (RefuseReason::Sampling, Fault::Innocent));
+}
+
+#[test]
 fn strangers_name_no_policy_that_is_gone() {
     let world = World::new();
     let (shared, node) = (&world.shared, world.node.public());
