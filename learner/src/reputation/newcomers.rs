@@ -1,9 +1,10 @@
 //! Near misses of all newcomers of a network together.
 //!
-//! A fresh key has no near misses, and each may hide some before they are an alarm. So what the keys without a
-//! record come to is counted for their network too: whoever changes keys within it gains nothing. The bets are
-//! those of one key ([`NearMisses`]), and honest newcomers win them as seldom, however many they are at a look.
-//! Beside a cheat, an honest newcomer may be refused, so that is held against nobody.
+//! A fresh key has no near misses, and each may hide some before they are an alarm. So what the keys
+//! without a record come to is counted for their network too: whoever changes keys within it gains
+//! nothing. The bets are those of one key ([`NearMisses`]), and honest newcomers win them as seldom at
+//! each look, however many they are. Beside a cheat, an honest newcomer may be refused, so that is held
+//! against nobody.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +21,8 @@ pub enum Alarm {
     Network,
 }
 
-/// What networks' newcomers come to. A network without an entry has nothing. It is not kept over a restart, at
-/// which a cheat begins anew once.
+/// What networks' newcomers come to. A network without an entry has nothing. It is not kept over a
+/// restart, at which a cheat begins anew once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Newcomers(BTreeMap<NetworkPrefix, NearMisses>);
 

@@ -374,9 +374,9 @@ fn look_alone(
 }
 
 /// Adds what was looked at of a group to its node's record. Where each group by itself passes, all
-/// of a node's groups together may still show that it chooses among the tokens of close races, and so may
-/// those of all newcomers of its network. A group that
-/// comes again counts once, and what was said of it holds.
+/// of a node's groups together may still show that it chooses among the tokens of close races, and
+/// so may those of all newcomers of its network. A group that comes again counts once, and what was
+/// said of it holds.
 fn remember(
     shared: &SharedState,
     group: &TrajectoryGroup,
