@@ -12,16 +12,24 @@ use std::collections::{BTreeMap, VecDeque};
 /// Most groups that are remembered, the newest: as many as may wait to come again.
 const MAX_COUNTED: usize = 4096;
 
-/// The groups, each with the alarm that it raised, and their order.
+/// The groups that were counted.
 #[derive(Default)]
-pub(in crate::server) struct Counted(Mutex<(BTreeMap<ContentId, Option<Alarm>>, VecDeque<ContentId>)>);
+pub(in crate::server) struct Counted(Mutex<Groups>);
+
+#[derive(Default)]
+struct Groups {
+    /// Each with the alarm that it raised.
+    alarms: BTreeMap<ContentId, Option<Alarm>>,
+    /// The oldest first.
+    order: VecDeque<ContentId>,
+}
 
 impl Counted {
     /// The alarm that a group raises. `count` says so the first time, and is repeated after that.
     pub(super) fn once(&self, group: ContentId, count: impl FnOnce() -> Option<Alarm>) -> Option<Alarm> {
         // Held while it is counted, so that a copy at the same time hears the same.
-        let mut counted = self.0.lock();
-        let (alarms, order) = &mut *counted;
+        let mut groups = self.0.lock();
+        let Groups { alarms, order } = &mut *groups;
         if let Some(alarm) = alarms.get(&group) {
             return *alarm;
         }
