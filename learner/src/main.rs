@@ -91,6 +91,7 @@ fn act(cli: Cli) -> anyhow::Result<()> {
             say_settings(&settings, &founded.dir);
             warn(&capacity::warnings(&founded.config, &founded.workload.charter.staleness));
             warn(&founding::overruled(&founded.config, &founded.workload));
+            warn(founding::sanity::of_rule(&founded.config, &founded.workload).as_slice());
             preflight::resuming(&founded.config, &founded.dir.config())?;
             work(founded, &signals)
         }

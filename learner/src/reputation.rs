@@ -13,7 +13,8 @@
 //! give on the groups of others ([`Record::spot_check_share`]); a false verdict is a lie.
 //!
 //! Near misses of races ([`NearMisses`]) add up over all that is looked at of a peer's groups. Who
-//! stays within the tolerance of each group by itself, and chooses all the same, is found by it.
+//! stays within the tolerance of each group by itself, and chooses all the same, is found by it. Those of
+//! the newcomers of a network add up together as well, so that fresh keys of one network gain nothing.
 //!
 //! Memory is bounded by [`MAX_PEERS`]: those are forgotten first who have done nothing of use, and
 //! a ban is forgotten last. So neither who works nor who was suspended is forgotten because many
@@ -26,6 +27,7 @@
 //!     ├─ fault      lie or innocent
 //!     ├─ peer       credit, suspicion, suspensions of one key ─> recheck share, silence
 //!     ├─ network    newcomers of a network whose keys lied
+//!     ├─ newcomers  near misses of a network's newcomers
 //!     └─ journal    durable with the group's own write
 //! operator ─> decisions (peers.journal) ─> record ─> listing (peers.json) ─> operator
 //! ```
@@ -36,6 +38,7 @@ mod fault;
 mod journal;
 pub mod listing;
 pub mod network;
+mod newcomers;
 pub mod options;
 pub mod owner;
 mod peer;
@@ -49,11 +52,13 @@ use echo_policy::audit::NearMisses;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::submission::RefuseReason;
+use newcomers::Newcomers;
 use serde::{Deserialize, Serialize};
 
 pub use fault::Fault;
 pub use journal::{RECEIPTS_KEPT, RecordJournal};
 pub use network::{LIARS_WITHIN_MS, NETWORK_LIARS, NetworkPrefix, NetworkRecord};
+pub use newcomers::Alarm;
 pub use owner::{Owner, Owners};
 pub use peer::{PROBATION, PeerRecord};
 pub use silence::{Silence, date};
@@ -132,6 +137,7 @@ pub struct Record {
     /// Peers in the order in which they are forgotten.
     worth: BTreeSet<(peer::Worth, UnixMillis, PublicKey)>,
     networks: BTreeMap<NetworkPrefix, NetworkRecord>,
+    newcomers: Newcomers,
     /// Where the peers are that are connected now.
     connected: BTreeMap<PublicKey, NetworkPrefix>,
     /// Bytes of the operator's journal that were followed.
@@ -162,6 +168,7 @@ impl Record {
             peers: BTreeMap::new(),
             worth: BTreeSet::new(),
             networks: BTreeMap::new(),
+            newcomers: Newcomers::default(),
             connected: BTreeMap::new(),
             decided: 0,
             changes: Changes::default(),
@@ -248,12 +255,23 @@ impl Record {
         true
     }
 
-    /// Notes the near misses of what was looked at of a peer's group. True if there are more over
-    /// its record than chance explains.
-    pub fn near_misses(&mut self, now: UnixMillis, peer: PublicKey, near_misses: NearMisses) -> bool {
+    /// Notes the near misses of what was looked at of a peer's group. `Some` if there are more now than
+    /// chance explains: over its record, or over those of all newcomers of its network.
+    pub fn near_misses(
+        &mut self,
+        now: UnixMillis,
+        peer: PublicKey,
+        near_misses: NearMisses,
+    ) -> Option<Alarm> {
         // Where tokens do not race, there are none, and no stranger is remembered for it.
-        near_misses != NearMisses::default()
-            && self.change(now, peer, |record, _| record.near_misses(near_misses))
+        if near_misses == NearMisses::default() {
+            return None;
+        }
+        let of_key = self.change(now, peer, |record, _| record.near_misses(near_misses));
+        let network = self.network(&peer).filter(|_| !self.is_known(&peer));
+        let of_network = network.is_some_and(|network| self.newcomers.add(network, near_misses));
+        let of_network = of_network.then_some(Alarm::Network);
+        if of_key { Some(Alarm::Key) } else { of_network }
     }
 
     /// Notes what the learner itself found of a verdict on somebody else's group. True if the
@@ -274,6 +292,7 @@ impl Record {
                 self.change(now, peer, |record, _| record.decide(decision));
             }
             Subject::Network(network) => {
+                self.newcomers.forget(&network);
                 self.change_network(network, |record| record.decide(decision));
             }
         }

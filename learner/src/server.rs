@@ -51,7 +51,7 @@ use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use echo_protocol::wire::signed::Signed;
 use echo_protocol::wire::time::UnixMillis;
 use locations::Locations;
-use pace::PeerAllowances;
+use pace::ManifestAllowances;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub struct SharedState {
     /// From where nodes are connected.
     locations: Locations,
     /// How often nodes ask for manifests.
-    manifest_pace: Mutex<PeerAllowances>,
+    manifest_pace: Mutex<ManifestAllowances>,
     /// Groups that are judged now.
     under_way: UnderWay,
     /// Groups whose near misses their nodes' records hold.
@@ -141,7 +141,7 @@ impl SharedState {
             verifiers,
             secret,
             locations: Locations::default(),
-            manifest_pace: Mutex::new(PeerAllowances::manifests()),
+            manifest_pace: Mutex::new(ManifestAllowances::new()),
             under_way: UnderWay::default(),
             counted: Counted::default(),
             coordinator,

@@ -114,12 +114,14 @@ const SURE: [&str; 4] = [
 ];
 /// Seconds that are measured twice. A newcomer has the second half to join in, and its ten seconds.
 const PHASE: Duration = Duration::from_secs(24);
+/// The same where nothing is asked of the newcomer.
+const SHORT_PHASE: Duration = Duration::from_secs(16);
 
-/// Attacks a network, and looks at what is sure, and at this claim of the kind.
-async fn withstands(kind: AttackKind, own: Option<&str>) {
+/// Attacks a network for so long, and looks at what is sure, and at this claim of the kind.
+async fn withstands(kind: AttackKind, phase: Duration, own: Option<&str>) {
     let _alone = NETWORK.lock().await;
     let dir = tempfile::tempdir().unwrap();
-    let attack = StrangerAttack { kind, phase: PHASE, dir: dir.path().join("network"), build: true };
+    let attack = StrangerAttack { kind, phase, dir: dir.path().join("network"), build: true };
     let report = strangers::run(attack, &Console::new(true)).await.unwrap();
     let claims = report.json["claims"].as_array().unwrap();
     for sure in SURE.into_iter().chain(own) {
@@ -130,15 +132,30 @@ async fn withstands(kind: AttackKind, own: Option<&str>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_sockets_keep_no_newcomer_out() {
-    withstands(AttackKind::Silent, Some("a newcomer joins within 10 s")).await;
+    withstands(AttackKind::Silent, PHASE, Some("a newcomer joins within 10 s")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_was_only_claimed_is_dialled_by_nobody() {
-    withstands(AttackKind::Addresses, Some("nobody dials an address that was only claimed")).await;
+    withstands(AttackKind::Addresses, PHASE, Some("nobody dials an address that was only claimed")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn noise_in_gossip_fills_no_log() {
-    withstands(AttackKind::Gossip, None).await;
+    withstands(AttackKind::Gossip, PHASE, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_only_send_heartbeats_end_nothing() {
+    withstands(AttackKind::Heartbeats, SHORT_PHASE, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_drop_their_orders_have_none_given_up() {
+    withstands(AttackKind::Droppers, SHORT_PHASE, Some("no order is given up")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metadata_and_long_answers_take_little_memory() {
+    withstands(AttackKind::Omega, SHORT_PHASE, None).await;
 }

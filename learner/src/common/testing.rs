@@ -17,7 +17,7 @@ use echo_policy::model::weights::{DType, Weights};
 use echo_policy::text::tokenizer::CharTokenizer;
 use echo_protocol::control::requests::Peer;
 use echo_protocol::dissemination::DisseminationMode;
-use echo_protocol::run::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::run::charter::{Charter, DrawRule, RunId, Sampling, TaskSpec, TokenizerSpec};
 use echo_protocol::run::staleness::Staleness;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::snapshot::manifest::TensorType;
@@ -93,6 +93,15 @@ pub(crate) fn workload() -> (Workload, Weights) {
 /// The same with responses of up to 32 tokens.
 pub(crate) fn longer() -> (Workload, Weights) {
     workload_of(TaskSpec::new("chain_sum").with("digits", 1), 64, 32)
+}
+
+/// [`longer`], with tokens that race.
+pub(crate) fn racing() -> (Workload, Weights) {
+    let (workload, weights) = longer();
+    let sampling = Sampling { draw: DrawRule::Race, ..workload.charter.sampling };
+    let charter = Charter { sampling, ..workload.charter.clone() };
+    let run = RunId::of(&Signed::sign(&charter, &NodeKey::from_secret([1; 32])).unwrap());
+    (Workload::open(run, charter, Path::new(""), &TaskFiles::none()).unwrap(), weights)
 }
 
 /// The same model on a game of two turns.

@@ -242,6 +242,7 @@ impl Examination {
         self.warnings.extend(sanity::of_rounding(config, weights));
         self.warnings.extend(sanity::of_batch(config, rows));
         self.warnings.extend(sanity::of_length(config, workload));
+        self.warnings.extend(sanity::of_precisions(config, workload));
     }
 }
 

@@ -5,6 +5,7 @@ use crate::config::RunConfig;
 use crate::training::objective::Baseline;
 use crate::training::trainer::grouping::GroupBy;
 use echo_policy::model::weights::{DType, Weights};
+use echo_protocol::run::charter::DrawRule;
 use echo_sandbox::task::{Task, TaskSeed};
 
 /// Parameters that are looked at: their shares are then within a hundredth.
@@ -147,6 +148,32 @@ pub(super) fn of_batch(config: &RunConfig, rows: Option<usize>) -> Vec<String> {
     found
 }
 
+/// Says when nodes may compute in bf16 where tokens race: honest machines are so far apart there that a cheat
+/// has much to choose from. It is a tenth of positions, as measured with 151,936 tokens.
+pub(super) fn of_precisions(config: &RunConfig, workload: &Workload) -> Option<String> {
+    let charter = &workload.charter;
+    let is_bf16 = charter.precisions.iter().any(|precision| precision.as_str() == "bf16");
+    (config.admission.audit && is_bf16 && charter.sampling.draw == DrawRule::Race).then(|| {
+        "[admission] precisions has bf16: where honest machines round so differently, a careful cheat may choose its token in a tenth of all positions, \
+         and no audit finds it. f32 leaves one in two hundred, int8 and int4 none"
+            .to_owned()
+    })
+}
+
+/// Says when tokens are drawn by a rule under which no such run is founded any more.
+#[must_use]
+pub fn of_rule(config: &RunConfig, workload: &Workload) -> Option<String> {
+    let tokens = workload.model.vocab_size;
+    let rules = (workload.charter.sampling.draw, config.sampling.charter(1, tokens).draw);
+    (config.admission.audit && rules == (DrawRule::Intervals, DrawRule::Race)).then(|| {
+        format!(
+            "the run was founded when {tokens} tokens were drawn by intervals: its sampling audit misses lies; found a new run: \
+             `echo-learner run --config FILE` with another [run] dir, and to begin with this policy, [model] path as `echo-learner export DIR --output` \
+             wrote it"
+        )
+    })
+}
+
 /// What is odd about the length of responses: solutions that a task shows and that would be cut.
 pub(super) fn of_length(config: &RunConfig, workload: &Workload) -> Vec<String> {
     let allowed = workload.charter.sampling.max_new_tokens as usize;
@@ -271,5 +298,25 @@ mod tests {
             cut[0].contains("max_new_tokens = 1: of 64 solutions of task chain_sum 64 are longer"),
             "{cut:?}"
         );
+    }
+
+    #[test]
+    fn what_leaves_a_cheat_much_to_choose_from_is_named() {
+        let mut config = config();
+        let (mut workload, _) = testing::racing();
+        workload.charter.precisions.push("int8".to_owned().try_into().unwrap());
+        assert_eq!(of_precisions(&config, &workload), None);
+        workload.charter.precisions.push("bf16".to_owned().try_into().unwrap());
+        assert!(of_precisions(&config, &workload).unwrap().contains("bf16"));
+        workload.charter.sampling.draw = DrawRule::Intervals;
+        assert_eq!(of_precisions(&config, &workload), None);
+        assert_eq!(of_rule(&config, &workload), None, "of few tokens");
+        workload.model.vocab_size = 151_936;
+        assert!(of_rule(&config, &workload).unwrap().contains("its sampling audit misses lies"));
+        config.admission.audit = false;
+        assert_eq!(of_rule(&config, &workload), None, "nothing is audited");
+        config.admission.audit = true;
+        workload.charter.sampling.draw = DrawRule::Race;
+        assert_eq!(of_rule(&config, &workload), None);
     }
 }

@@ -171,7 +171,8 @@ fn response(
             }
         }
         ControlRequest::Manifest(version) => {
-            if shared.manifest_pace.lock().take(Instant::now(), node).is_err() {
+            let is_known = shared.coordinator().record().is_known(&node);
+            if shared.manifest_pace.lock().take(Instant::now(), node, is_known).is_err() {
                 return ControlResponse::Refused("manifests are asked for too often; ask again later".into());
             }
             let manifests = shared.manifests.lock();

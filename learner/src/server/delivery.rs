@@ -18,7 +18,7 @@ use crate::intake::admission::{Admitted, Checked, HEAD_BYTES, Look, Refusal, Rej
 use crate::intake::buffer::Unflushed;
 use crate::intake::coordinator::UnsignedReply;
 use crate::reputation;
-use crate::reputation::Fault;
+use crate::reputation::{Alarm, Fault};
 use crate::training::sequences;
 use crate::training::sequences::SequenceError;
 use crate::verification::panel::{Question, Ruling};
@@ -391,20 +391,30 @@ fn look_alone(
 }
 
 /// Adds what was looked at of a group to its node's record. Where each group by itself passes, all
-/// of a node's groups together may still show that it chooses among the tokens of close races. A group that
-/// comes again, as the learner could not decide, counts once.
+/// of a node's groups together may still show that it chooses among the tokens of close races, and
+/// so may those of all newcomers of its network. A group that comes again counts once, and what was
+/// said of it holds.
 fn remember(
     shared: &SharedState,
     group: &TrajectoryGroup,
     id: &ContentId,
     near_misses: NearMisses,
 ) -> Result<(), Rejection> {
-    if !shared.counted.note(*id) || !shared.coordinator().near_misses(clock::now(), group.node, near_misses) {
-        return Ok(());
-    }
+    let count = || shared.coordinator().near_misses(clock::now(), group.node, near_misses);
+    let Some(alarm) = shared.counted.once(*id, count) else { return Ok(()) };
+    let whose = match alarm {
+        Alarm::Key => "over this node's groups",
+        Alarm::Network => "over the groups of all nodes without a record of this node's network",
+    };
     let detail =
-        "over this node's groups, more tokens only just lost their race to another one than chance explains";
-    Err(Refusal::new(RefuseReason::Sampling, detail.to_owned()).of(group.counter).into())
+        format!("{whose}, more tokens only just lost their race to another one than chance explains");
+    let refusal = Refusal::new(RefuseReason::Sampling, detail).of(group.counter);
+    let refusal = match alarm {
+        Alarm::Key => refusal,
+        // It may be honest, and have a neighbour that is not.
+        Alarm::Network => refusal.held(Fault::Innocent),
+    };
+    Err(refusal.into())
 }
 
 fn refused(shared: &SharedState, node: &PublicKey, refusal: Refusal) -> Box<Answer> {

@@ -12,6 +12,10 @@ use tokio::time::Instant;
 const LEASES_PER_S: u32 = 64;
 /// Manifests of one peer each second. A node wants one of each version, and the fastest runs make 20.
 const MANIFESTS_PER_S: u32 = 32;
+/// Manifests each second of all keys together that have no record. Sixty free keys would ask for 1,920. A
+/// newcomer wants one when it comes, and later only those that gossip did not bring; where it is refused one
+/// it asks again after a second. So 1,000 that come at once have theirs within some seven seconds.
+const STRANGERS_MANIFESTS_PER_S: u32 = 4 * MANIFESTS_PER_S;
 /// Control requests of any kind of one peer each second: those above, and a heartbeat or two.
 const REQUESTS_PER_S: u32 = LEASES_PER_S + MANIFESTS_PER_S + 16;
 /// So much may come at once, in seconds of the above.
@@ -30,11 +34,6 @@ impl PeerAllowances {
     /// For questions for leases.
     pub(super) fn leases() -> Self {
         Self::of(LEASES_PER_S)
-    }
-
-    /// For manifests.
-    pub(super) fn manifests() -> Self {
-        Self::of(MANIFESTS_PER_S)
     }
 
     /// For all control requests together.
@@ -60,6 +59,35 @@ impl PeerAllowances {
             return Err(wait);
         }
         taken.fill(now, Duration::from_secs(1) / self.per_s);
+        Ok(())
+    }
+}
+
+/// What peers have taken of their allowances for manifests, and all that have no record together.
+#[derive(Debug)]
+pub(super) struct ManifestAllowances {
+    peers: PeerAllowances,
+    strangers: Option<LeakyBucket>,
+}
+
+impl ManifestAllowances {
+    pub(super) fn new() -> Self {
+        Self { peers: PeerAllowances::of(MANIFESTS_PER_S), strangers: None }
+    }
+
+    /// Takes one manifest for `peer`, which has a record or not; or says how long it has to wait, and has
+    /// taken nothing.
+    pub(super) fn take(&mut self, now: Instant, peer: PublicKey, is_known: bool) -> Result<(), Duration> {
+        if is_known {
+            return self.peers.take(now, peer);
+        }
+        let strangers = self.strangers.get_or_insert_with(|| LeakyBucket::new(now));
+        let wait = strangers.wait(now, BURST);
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        self.peers.take(now, peer)?;
+        strangers.fill(now, Duration::from_secs(1) / STRANGERS_MANIFESTS_PER_S);
         Ok(())
     }
 }
@@ -95,7 +123,7 @@ mod tests {
         let begun = Instant::now();
         for (mut pace, per_s) in [
             (PeerAllowances::leases(), LEASES_PER_S),
-            (PeerAllowances::manifests(), MANIFESTS_PER_S),
+            (PeerAllowances::of(MANIFESTS_PER_S), MANIFESTS_PER_S),
             (PeerAllowances::requests(), REQUESTS_PER_S),
         ] {
             let taken = (0..100_000).filter(|_| pace.take(begun, peer(0)).is_ok()).count();
@@ -127,5 +155,23 @@ mod tests {
         assert_eq!(pace.take(begun, peer(0)), Ok(()), "who is remembered is not in the way of itself");
         assert_eq!(pace.take(begun + BURST, peer(most)), Ok(()));
         assert_eq!(pace.peers.len(), 1);
+    }
+
+    #[test]
+    fn free_keys_have_manifests_at_one_rate_however_many_they_are() {
+        let (mut pace, begun) = (ManifestAllowances::new(), Instant::now());
+        let asked = |pace: &mut ManifestAllowances, now| {
+            (0..60 * MANIFESTS_PER_S).filter(|n| pace.take(now, peer(n % 60), false).is_ok()).count()
+        };
+        let burst = STRANGERS_MANIFESTS_PER_S as usize * 2 + 1;
+        assert_eq!(asked(&mut pace, begun), burst);
+        let wait = pace.take(begun, peer(100), false).unwrap_err();
+        assert!(wait <= Duration::from_secs(1) / STRANGERS_MANIFESTS_PER_S, "{wait:?}");
+        // They are in nobody's way who has a record, and that one is in no way of theirs.
+        let of_known = (0..100_000).filter(|_| pace.take(begun, peer(100), true).is_ok()).count();
+        assert_eq!(of_known, 2 * MANIFESTS_PER_S as usize + 1);
+        let later = asked(&mut pace, begun + wait + Duration::from_secs(1));
+        let per_s = STRANGERS_MANIFESTS_PER_S as usize;
+        assert!((per_s - 1..=per_s + 1).contains(&later), "{later}");
     }
 }

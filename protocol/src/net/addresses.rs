@@ -79,15 +79,18 @@ pub fn shares_ip(address: &Multiaddr, via: &Multiaddr) -> bool {
     dialable(address) && same && is_relayed(address) == is_relayed(via)
 }
 
-/// The relay of an address that leads through one, and its IP.
+/// The relay of an address that leads through one, and the address at which it reaches the relay. `None` for
+/// a name too.
 #[must_use]
-pub fn relay_of(address: &Multiaddr) -> Option<(PeerId, IpAddr)> {
+pub fn relay_of(address: &Multiaddr) -> Option<(PeerId, Multiaddr)> {
     let parts: Vec<Protocol<'_>> = address.iter().collect();
     let relay = parts.windows(2).find_map(|pair| match pair {
         [Protocol::P2p(relay), Protocol::P2pCircuit] => Some(*relay),
         _ => None,
     })?;
-    Some((relay, first_ip(address)?)).filter(|_| dialable(address))
+    first_ip(address).filter(|_| dialable(address))?;
+    let at = address.iter().take_while(|part| !matches!(part, Protocol::P2p(_))).collect();
+    Some((relay, at))
 }
 
 /// The IP with which an address begins, if it is no name.
@@ -285,7 +288,8 @@ mod tests {
         let relay = "/ip4/8.8.8.8/tcp/1/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN/p2p-circuit";
         assert!(!shares_ip(&addr(relay), &addr("/ip4/8.8.8.8/tcp/9")), "the relay's, not its own");
         assert!(shares_ip(&addr(relay), &addr(relay)));
-        assert_eq!(relay_of(&addr(relay)).map(|(_, ip)| ip), Some("8.8.8.8".parse().unwrap()));
+        assert_eq!(relay_of(&addr(relay)).map(|(_, at)| at), Some(addr("/ip4/8.8.8.8/tcp/1")));
+        assert_eq!(relay_of(&addr(&relay.replace("ip4/8.8.8.8", "dns4/localhost"))), None);
         assert_eq!(relay_of(&far), None);
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Coordinator, CoordinatorError, UnsignedReply, reply};
 use crate::intake::admission::{Look, Refusal};
-use crate::reputation::{Decision, NetworkPrefix, Record, Subject};
+use crate::reputation::{Alarm, Decision, NetworkPrefix, Record, Subject};
 use echo_policy::audit::NearMisses;
 use echo_protocol::program::log_throttle::PacedKeys;
 use echo_protocol::wire::identity::PublicKey;
@@ -101,9 +101,14 @@ impl Coordinator {
         self.tally.looks.record(look);
     }
 
-    /// Notes the near misses of what was looked at of a node's group. True if there are too many
-    /// over its record.
-    pub fn near_misses(&mut self, now: UnixMillis, node: PublicKey, near_misses: NearMisses) -> bool {
+    /// Notes the near misses of what was looked at of a node's group. `Some` if there are too many over its
+    /// record, or over those of its network's newcomers.
+    pub fn near_misses(
+        &mut self,
+        now: UnixMillis,
+        node: PublicKey,
+        near_misses: NearMisses,
+    ) -> Option<Alarm> {
         self.record.near_misses(now, node, near_misses)
     }
 

@@ -475,9 +475,27 @@ fn near_misses_of_a_group_count_once_however_often_it_comes() {
         assert!(remember(&world.shared, &group, &id, seen).is_ok());
     }
     let others = (0..8u8).map(|number| ContentId::of(&[number]));
-    let refused: Vec<_> =
-        others.filter_map(|other| remember(&world.shared, &group, &other, seen).err()).collect();
+    let is_refused = |id: &ContentId| remember(&world.shared, &group, id, seen).is_err();
+    let refused: Vec<ContentId> = others.filter(is_refused).collect();
     assert!(!refused.is_empty(), "those of other groups add up");
+    assert!(refused.iter().all(is_refused), "what was refused is so again");
+    assert!(!is_refused(&id), "and what passed before the alarm passes again");
+}
+
+#[test]
+fn newcomers_of_a_network_are_refused_together_and_without_blame() {
+    let world = World::new();
+    let (_, Admitted { group, .. }) = world.judged(false);
+    let limits = Tolerance::f32(1.0).race;
+    let seen = NearMisses::of(&[-0.9 * limits.most], &limits);
+    let refused = (0..8u8).find_map(|number| {
+        let node = testing::key(number.into());
+        world.shared.coordinator().connected(node, testing::network(1));
+        let group = TrajectoryGroup { node, ..group.clone() };
+        remember(&world.shared, &group, &ContentId::of(&[number]), seen).err()
+    });
+    let Some(Rejection::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!((refusal.reason, refusal.fault), (RefuseReason::Sampling, Fault::Innocent));
 }
 
 #[test]

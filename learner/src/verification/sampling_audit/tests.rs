@@ -2,11 +2,12 @@ use super::*;
 use crate::common::testing;
 use crate::training::local_rollouts::{LocalAnswer, answers};
 use echo_policy::generation::{
-    Completion, CpuBackend, Generation, GenerationLimits, Policy, PolicyTakeover, Ticket,
+    Completion, CpuBackend, Generation, GenerationLimits, Policy, PolicyTakeover, SampleRequest, Ticket,
 };
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
+use echo_policy::sampling::{DrawRule, SamplingParams};
 use echo_protocol::run::precision::PrecisionName;
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::lease::LeaseId;
@@ -15,7 +16,11 @@ use echo_protocol::work::trajectory::{Omega, Trajectory, spans};
 
 /// An audit that holds versions 0 and 2, and what generates under them.
 fn court() -> (SamplingAudit, [Arc<Policy>; 2]) {
-    let (workload, weights) = testing::workload();
+    court_of(testing::workload())
+}
+
+/// The same of another workload.
+fn court_of((workload, weights): (Workload, Weights)) -> (SamplingAudit, [Arc<Policy>; 2]) {
     let model = workload.model.clone();
     let audit = SamplingAudit::new(Arc::new(workload), &std::env::temp_dir(), usize::MAX);
     let load = |version, weights: &Weights| Arc::new(Policy::load(version, &model, weights).unwrap());
@@ -43,9 +48,26 @@ fn group_by(
     counter: u64,
     policies: &[Arc<Policy>; 2],
 ) -> TrajectoryGroup {
+    let request = request(audit, counter);
+    group_of(request, takeover, audit, counter, policies)
+}
+
+/// What the order asks for.
+fn request(audit: &SamplingAudit, counter: u64) -> SampleRequest {
     let workload = &audit.workload;
     let order = workload.order(Purpose::Train, counter);
-    let request = workload.request(&order, workload.charter.group_size).unwrap();
+    workload.request(&order, workload.charter.group_size).unwrap()
+}
+
+/// The same from a node that has something else drawn.
+fn group_of(
+    request: SampleRequest,
+    takeover: PolicyTakeover,
+    audit: &SamplingAudit,
+    counter: u64,
+    policies: &[Arc<Policy>; 2],
+) -> TrajectoryGroup {
+    let workload = &audit.workload;
     let mut generation = Generation::new(policies[0].clone(), GenerationLimits::default(), takeover);
     generation.submit(Ticket(0), request).unwrap();
     generation.step().unwrap();
@@ -151,6 +173,27 @@ fn what_was_not_drawn_as_the_order_says_is_refused() {
         trajectory.versions = spans(trajectory.response.iter().map(|_| PolicyVersion(2)));
     }
     assert!(refused(&audit, &older), "an older policy passed off as the newer one");
+}
+
+#[test]
+fn where_tokens_race_who_draws_by_intervals_is_refused() {
+    let (audit, policies) = court_of(testing::racing());
+    let by_intervals = |counter| {
+        let asked = request(&audit, counter);
+        let params = SamplingParams { rule: DrawRule::Intervals, ..asked.params };
+        let asked = SampleRequest { params, ..asked };
+        group_of(asked, PolicyTakeover::Recompute, &audit, counter, &policies)
+    };
+    for counter in 0..4 {
+        assert_eq!(audit.check(&group(&audit, counter, &policies)), Ok(()), "{counter}");
+        assert!(refused(&audit, &by_intervals(counter)), "{counter}");
+    }
+    // And the reverse, in a run of intervals.
+    let (audit, policies) = court_of(testing::longer());
+    let asked = request(&audit, 0);
+    let params = SamplingParams { rule: DrawRule::Race, ..asked.params };
+    let asked = SampleRequest { params, ..asked };
+    assert!(refused(&audit, &group_of(asked, PolicyTakeover::Recompute, &audit, 0, &policies)));
 }
 
 fn named(precision: &str) -> PrecisionName {

@@ -3,11 +3,13 @@ use std::sync::Arc;
 use super::*;
 use crate::testing;
 use echo_policy::audit::{Tolerance, VersionWeights};
-use echo_policy::generation::Generation;
+use echo_policy::generation::{Generation, SampleRequest};
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::precision::Precision;
 use echo_policy::model::weights::Weights;
-use echo_protocol::run::charter::{Charter, Takeover};
+use echo_policy::sampling;
+use echo_policy::sampling::SamplingParams;
+use echo_protocol::run::charter::{Charter, DrawRule, Takeover};
 use echo_protocol::run::precision::PrecisionName;
 use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::store::ChunkStore;
@@ -67,9 +69,20 @@ fn computed_in(
     given: &Given,
     counter: u64,
 ) -> TrajectoryGroup {
+    let request = workload.request(OrderCounter(counter), &given.tokenizer).unwrap();
+    drawn(request, precision, workload, given, counter)
+}
+
+/// The same by a node that has this drawn for the order.
+fn drawn(
+    request: SampleRequest,
+    precision: Precision,
+    workload: &NodeWorkload,
+    given: &Given,
+    counter: u64,
+) -> TrajectoryGroup {
     let policies = given.versions.each_ref().map(|version| Arc::new(version.policy(precision).unwrap()));
     let (counter, tokenizer) = (OrderCounter(counter), &given.tokenizer);
-    let request = workload.request(counter, tokenizer).unwrap();
     let mut generation = Generation::start(policies[0].clone(), vec![request]).unwrap();
     generation.step().unwrap();
     generation.install(policies[1].clone()).unwrap();
@@ -190,6 +203,22 @@ fn what_nobody_can_audit_is_no_lie_where_the_charter_allows_it() {
     for declared in [unknown, kept] {
         let found = opinion(&strict, &given, &declared);
         assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Schema, .. }), "{found:?}");
+    }
+}
+
+#[test]
+fn where_tokens_race_who_draws_by_intervals_lies() {
+    let (given, (run, mut charter)) = (given(), Charter::open(&testing::charter()).unwrap());
+    charter.sampling.draw = DrawRule::Race;
+    let workload = NodeWorkload::new(run, &charter).unwrap();
+    for counter in 0..4 {
+        let group = honest(&workload, &given, counter);
+        assert_eq!(opinion(&workload, &given, &group), Opinion::Sound, "{counter}");
+        let asked = workload.request(OrderCounter(counter), &given.tokenizer).unwrap();
+        let params = SamplingParams { rule: sampling::DrawRule::Intervals, ..asked.params };
+        let lie = drawn(SampleRequest { params, ..asked }, Precision::F32, &workload, &given, counter);
+        let found = opinion(&workload, &given, &lie);
+        assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. }), "{found:?}");
     }
 }
 

@@ -5,12 +5,13 @@ use libp2p::PeerId;
 use libp2p::gossipsub::{Event, IdentTopic, MessageAcceptance, MessageId, PublishError};
 use tokio::time::{Instant, timeout};
 
-use super::HostDriver;
+use super::{HostDriver, TROUBLE};
 use crate::net::error::NetError;
 use crate::net::host::{GossipVerdict, HostEvent};
 use crate::net::limits::{
     BAD_GOSSIP_WITHIN, MAX_BAD_GOSSIP, MAX_BLOCKED, MAX_GOSSIP_MESSAGE, MAX_PENDING_VERDICTS, VERDICT_TIMEOUT,
 };
+use crate::program::log_throttle::Paced;
 
 /// A message, the neighbour it came from, and what to do with it.
 pub(super) type JudgedMessage = (MessageId, PeerId, MessageAcceptance);
@@ -79,10 +80,40 @@ impl HostDriver {
         *count += 1;
         if *count >= MAX_BAD_GOSSIP {
             self.bad_gossip.remove(&source);
-            tracing::warn!(
-                "{source} handed on {MAX_BAD_GOSSIP} bad messages within a minute, and is cut off"
-            );
+            match cut_off(&TROUBLE, source) {
+                Some(line) => tracing::warn!("{line}"),
+                None => tracing::debug!(%source, "another peer is cut off for bad messages"),
+            }
             self.block(source);
         }
+    }
+}
+
+/// The line about a peer that is cut off, if one is due: identities cost nothing, so that a line for each
+/// would fill a disk.
+fn cut_off(paced: &Paced, source: PeerId) -> Option<String> {
+    let peers = paced.due("a peer is cut off for bad messages")?;
+    let line = format!("{source} handed on {MAX_BAD_GOSSIP} bad messages within a minute, and is cut off");
+    Some(if peers == 1 {
+        line
+    } else {
+        format!("{line}; so were {} others since the last such line", peers - 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_that_is_cut_off_has_one_line_a_minute() {
+        let paced = Paced::new(Duration::from_secs(60));
+        let lines = (0..1000).filter_map(|_| cut_off(&paced, PeerId::random())).count();
+        assert_eq!(lines, 1);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let line = cut_off(&paced, PeerId::random()).unwrap();
+        assert!(line.contains("so were 999 others"), "{line}");
     }
 }
