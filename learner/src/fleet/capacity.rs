@@ -7,8 +7,9 @@
 //! - **standby** nodes keep the newest policy and forward it, and begin within seconds;
 //! - **resting** nodes compute nothing, and are told when to ask again.
 //!
-//! Roles change slowly: only after a deviation has lasted, a few nodes at once, and no node twice within a
-//! period. Only a fault is mended at once, by nodes on standby.
+//! Roles change slowly: only after a deviation has lasted, and no node twice within a period. Few nodes are
+//! released at once. What is missing is activated together. Only a fault is mended at once, by nodes on
+//! standby.
 //!
 //! ```text
 //! heartbeats, accepted groups ─> rate      μ of each node ─┐
@@ -57,9 +58,8 @@ const NODES_A_MS: u64 = 10;
 const LONGEST_BEAT_MS: u64 = 5_000;
 /// Without prices, everybody works in fleets that are smaller: too little is there to choose from.
 const SMALL_FLEET: usize = 16;
-/// Who is to work or to stand by, has no orders and has not asked for any for so long does not generate,
-/// in milliseconds: its owner has paused it, or it relays and verifies only. Others ask every ten seconds
-/// at least.
+/// A node that should work or stand by, but has had no orders and asked for none for this long, is idle, in
+/// milliseconds: paused by its owner, or without the role `rollout`. Others ask every ten seconds at least.
 const IDLE_AFTER_MS: u64 = 30_000;
 /// Nodes that have gone and whose rate is remembered.
 const MAX_AWAY: usize = 1 << 14;
@@ -394,7 +394,23 @@ impl Capacity {
     /// and what it says of its speed neither: once any node has a record, the others are tried, and put
     /// nobody to rest.
     fn counts(&self, worker: &Worker) -> bool {
-        worker.may_bring() && (worker.is_known || self.known == 0)
+        worker.may_bring() && self.is_believed(worker)
+    }
+
+    /// Whether what a node says of itself counts. Once any node has a record, a key without one says nothing.
+    fn is_believed(&self, worker: &Worker) -> bool {
+        worker.is_known || self.known == 0
+    }
+
+    /// c of a node as it counts. Otherwise free keys that ask for much would spend a budget that nobody pays.
+    fn price(&self, worker: &Worker) -> f64 {
+        if self.is_believed(worker) { worker.price } else { 0.0 }
+    }
+
+    /// The nodes that are paid: those that are active or on standby.
+    fn paid(&self) -> impl Iterator<Item = &Worker> {
+        let kept = self.workers.values().filter(|w| w.available && w.role != NodeRole::Resting);
+        kept.filter(move |worker| self.is_believed(worker))
     }
 
     /// Whether a broadcast is timed by a node: it works, and counts.
@@ -418,8 +434,7 @@ impl Capacity {
     }
 
     fn accrue(&mut self, now: UnixMillis) {
-        let kept = self.workers.values().filter(|w| w.available && w.role != NodeRole::Resting);
-        let (nodes, usd_per_hour) = kept.fold((0, 0.0), |(nodes, usd), w| (nodes + 1, usd + w.price));
+        let (nodes, usd_per_hour) = self.paid().fold((0, 0.0), |(nodes, usd), w| (nodes + 1, usd + w.price));
         self.ledger.accrue(now, nodes, usd_per_hour);
     }
 }
