@@ -20,6 +20,7 @@
 //!
 //! It imports nothing of the fleet. Who drives it calls [`Capacity::tick`] at least every second.
 
+mod away;
 mod crowd;
 mod demand;
 mod ledger;
@@ -39,6 +40,7 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::rest::RestNotice;
 use serde::{Deserialize, Serialize};
 
+use away::{Away, MAX_AWAY};
 use demand::Demand;
 use ledger::Ledger;
 use rate::WorkRate;
@@ -61,8 +63,6 @@ const SMALL_FLEET: usize = 16;
 /// A node that should work or stand by, but has had no orders and asked for none for this long, is idle, in
 /// milliseconds: paused by its owner, or without the role `rollout`. Others ask every ten seconds at least.
 const IDLE_AFTER_MS: u64 = 30_000;
-/// Nodes that have gone and whose rate is remembered.
-const MAX_AWAY: usize = 1 << 14;
 /// When a node that rests asks again, in minutes.
 const REST_MIN: u32 = 10;
 /// A node is believed to be at most so many times as fast as the usual one, until it has shown what it can.
@@ -159,7 +159,7 @@ struct Look {
 /// What a later process goes on from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CapacityState {
-    /// μ of each node.
+    /// μ of each node: of those that are there, and then of those that have gone, the newest first.
     pub rates: Vec<(PublicKey, f64)>,
     /// Seconds of the last updates.
     pub updates: Vec<f64>,
@@ -181,7 +181,7 @@ pub struct Capacity {
     workers: BTreeMap<PublicKey, Worker>,
     /// Workers with a record: once there are any, no others count.
     known: usize,
-    away: BTreeMap<PublicKey, f64>,
+    away: Away,
     ledger: Ledger,
     deviations: Deviations,
     /// What the last look found.
@@ -203,7 +203,7 @@ impl Capacity {
             demand: Demand::default(),
             workers: BTreeMap::new(),
             known: 0,
-            away: BTreeMap::new(),
+            away: Away::default(),
             deviations: Deviations::default(),
             look: Look::default(),
             usual: 0.0,
@@ -217,7 +217,9 @@ impl Capacity {
         let CapacityState { rates, updates, broadcasts, node_hours, learner_hours, usd } = state;
         self.demand.restore(&updates, &broadcasts);
         self.ledger.restore(node_hours, learner_hours, usd);
-        self.away = rates.into_iter().filter(|(_, rate)| rate.is_finite()).take(MAX_AWAY).collect();
+        self.away = Away::default();
+        let rates: Vec<_> = rates.into_iter().filter(|(_, rate)| rate.is_finite()).take(MAX_AWAY).collect();
+        rates.into_iter().rev().for_each(|(node, rate)| self.away.gone(node, rate));
     }
 
     /// What a later process goes on from.
@@ -226,8 +228,7 @@ impl Capacity {
         let here = self.workers.iter().filter_map(|(node, worker)| {
             Some((*node, worker.rate.is_measured().then(|| worker.rate.per_s(0.0))??))
         });
-        let away = self.away.iter().map(|(node, rate)| (*node, *rate));
-        let rates = here.chain(away).take(MAX_AWAY).collect();
+        let rates = here.chain(self.away.newest_first()).take(MAX_AWAY).collect();
         let Ledger { node_hours, learner_hours, usd, .. } = self.ledger;
         CapacityState { rates, updates, broadcasts, node_hours, learner_hours, usd }
     }
@@ -263,7 +264,7 @@ impl Capacity {
     }
 
     fn admit(&mut self, now: UnixMillis, node: PublicKey, offer: &Offer) {
-        let rate = self.away.remove(&node).map_or_else(WorkRate::default, WorkRate::measured);
+        let rate = self.away.back(&node).map_or_else(WorkRate::default, WorkRate::measured);
         let role = self.role_of_newcomer();
         let price = self.config.prices.of(&node, offer);
         let offer = offer.clone();
@@ -297,10 +298,8 @@ impl Capacity {
         let Some(worker) = self.workers.remove(node) else { return };
         self.known -= usize::from(worker.is_known);
         self.fault |= worker.role == NodeRole::Active;
-        if let Some(rate) = worker.rate.per_s(0.0).filter(|_| worker.rate.is_measured())
-            && self.away.len() < MAX_AWAY
-        {
-            self.away.insert(*node, rate);
+        if let Some(rate) = worker.rate.per_s(0.0).filter(|_| worker.rate.is_measured()) {
+            self.away.gone(*node, rate);
         }
     }
 
