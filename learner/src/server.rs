@@ -18,6 +18,7 @@
 
 mod control;
 mod delivery;
+mod lease_retry;
 mod lease_writer;
 mod locations;
 pub mod moderation;
