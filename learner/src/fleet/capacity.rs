@@ -380,7 +380,7 @@ impl Capacity {
 
     /// μ_target = γ μ_min; more where that has not been enough.
     pub fn target(&self) -> Option<f64> {
-        self.required().map(|required| self.config.gamma * self.demand.short() * required)
+        self.required().map(|required| self.config.gamma * self.demand.starvation_factor() * required)
     }
 
     /// μ_pool of equation 4: the sum over active nodes that are there and know that they are.

@@ -183,8 +183,13 @@ fn response(
         ControlRequest::Lease { orders, last } => lease(shared, granting, node, orders, last),
         ControlRequest::Return(returned) => {
             let (now, mut coordinator) = (clock::now(), shared.coordinator());
+            let mut orders = returned.orders.iter();
+            let is_excused =
+                !returned.orders.is_empty() && orders.all(|held| coordinator.excuses(&node, held.counter));
             coordinator.take_back(now, &node, returned);
-            coordinator.brought_nothing(now, &node);
+            if !is_excused {
+                coordinator.brought_nothing(now, &node);
+            }
             ControlResponse::Returned
         }
         ControlRequest::Neighbours { mut lost } => {

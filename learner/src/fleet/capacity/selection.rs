@@ -26,8 +26,8 @@ const RELEASE_AFTER_MS: u64 = 30_000;
 pub(super) const PERIOD_MS: u64 = 60_000;
 /// By so much of the target the pool has to exceed it after a release.
 const MARGIN: f64 = 0.1;
-/// A fleet is small again when this share of [`SMALL_FLEET`], one in so many, is missing: where a few
-/// come and go, everybody would begin and rest in turn.
+/// A large fleet counts as small again only when so many of [`SMALL_FLEET`] are missing, one in so many. At one
+/// and the same limit, everybody would begin and rest in turn where a few nodes come and go.
 const FEWER: usize = 4;
 /// Of the active nodes one in so many is released or exchanged at once: a mistake then costs little. What is
 /// missing is activated together, as the learner waits meanwhile.
