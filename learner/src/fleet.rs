@@ -319,9 +319,9 @@ impl Fleet {
     }
 
     /// Takes a node's word that neighbours are gone. It gets others at once. For everybody else it depends on
-    /// how many say so, and on whether the learner hears those neighbours itself. Of a neighbour that is heard,
-    /// only nodes with a record may say so, once there are any: sixty free keys would move all of a fleet out of
-    /// its chains.
+    /// how many say so, and on whether the learner hears those neighbours itself. Of a neighbour that is
+    /// heard, only nodes with a record may say so, once there are any: sixty free keys would move all of a
+    /// fleet out of its chains.
     pub fn lost(&mut self, now: UnixMillis, node: &PublicKey, lost: &[PublicKey]) {
         let Some(member) = self.members.get(node) else { return };
         let counts = self.is_trusted(member);

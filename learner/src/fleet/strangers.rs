@@ -126,8 +126,8 @@ impl Fleet {
         self.laggards = laggards.into_iter().collect();
     }
 
-    /// At most so many of these nodes, by lot. A lot is a hash, and there may be many strangers: none is drawn
-    /// where there is no place.
+    /// At most so many of these nodes, by lot. A lot is a hash, and there may be many strangers: none is
+    /// drawn where there is no place.
     fn drawn(&self, mut nodes: Vec<PublicKey>, most: usize, now: UnixMillis) -> Vec<PublicKey> {
         if most > 0 && nodes.len() > most {
             nodes.sort_by_cached_key(|node| self.lot(node, now.0 / TURN_MS));

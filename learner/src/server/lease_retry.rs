@@ -10,7 +10,8 @@ pub(super) const SHORTEST_MS: u32 = 100;
 /// The longest pause, in milliseconds: nodes wait no longer than that, whatever a learner says.
 const LONGEST_MS: u32 = 10_000;
 /// So many questions a second may come of all that got too little. Each takes a turn at the one writer of
-/// leases, and locks the coordinator: 10,000 nodes that ask ten times a second would leave no time for groups.
+/// leases, and locks the coordinator: 10,000 nodes that ask ten times a second would leave no time for
+/// groups.
 const ASKED_A_SECOND: u32 = 1_000;
 /// Nodes that got too little are counted for so long: whoever goes on asking is counted each time.
 const COUNTED_FOR: Duration = Duration::from_millis(LONGEST_MS as u64);

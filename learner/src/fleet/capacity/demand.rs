@@ -16,7 +16,8 @@ const MAX_OPEN: usize = 8;
 
 /// Weight of the newest batch in the smoothed share of what is filtered out.
 const FILTER_WEIGHT: f64 = 0.2;
-/// After each long wait of the learner, so many times as much is aimed at: as much as the margin of a release.
+/// After each long wait of the learner, so many times as much is aimed at: as much as the margin of a
+/// release.
 const STARVATION_STEP: f64 = 1.1;
 /// At most so many times as much in all: a learner that still waits then is held up by something else.
 const MAX_STARVATION: f64 = 2.0;

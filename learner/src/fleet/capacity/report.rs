@@ -22,7 +22,8 @@ pub struct CapacityReport {
     pub standby: u64,
     /// Resting nodes that are there.
     pub resting: u64,
-    /// What nodes cost that are active or on standby, in dollars an hour: those with a record once there are any.
+    /// What nodes cost that are active or on standby, in dollars an hour: those with a record once there are
+    /// any.
     pub usd_per_hour: f64,
     /// Dollars of the last update, learner included.
     pub usd_of_update: f64,

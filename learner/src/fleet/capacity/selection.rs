@@ -26,8 +26,8 @@ const RELEASE_AFTER_MS: u64 = 30_000;
 pub(super) const PERIOD_MS: u64 = 60_000;
 /// By so much of the target the pool has to exceed it after a release.
 const MARGIN: f64 = 0.1;
-/// A large fleet counts as small again only when so many of [`SMALL_FLEET`] are missing, one in so many. At one
-/// and the same limit, everybody would begin and rest in turn where a few nodes come and go.
+/// A large fleet counts as small again only when so many of [`SMALL_FLEET`] are missing, one in so many. At
+/// one and the same limit, everybody would begin and rest in turn where a few nodes come and go.
 const FEWER: usize = 4;
 /// Of the active nodes one in so many is released or exchanged at once: a mistake then costs little. What is
 /// missing is activated together, as the learner waits meanwhile.
@@ -67,8 +67,8 @@ impl Candidate {
         if self.rate > 0.0 { self.price / self.rate } else { f64::INFINITY }
     }
 
-    /// Cheapest first. Of equals, those that work go on, so that nobody takes turns for nothing. Then those that
-    /// ask, as they begin at once, and of these the fastest.
+    /// Cheapest first. Of equals, those that work go on, so that nobody takes turns for nothing. Then those
+    /// that ask, as they begin at once, and of these the fastest.
     fn by_cost(a: &Self, b: &Self) -> Ordering {
         let works = |candidate: &Self| candidate.role == NodeRole::Active;
         let order = a.cost_of_rate().total_cmp(&b.cost_of_rate());
@@ -158,11 +158,11 @@ impl Capacity {
         }
     }
 
-    /// Activates the cheapest that do not work, until they bring `missing` rollouts a second. What sleeps counts
-    /// from the moment at which it is activated, and brings nothing before it asks, which may take ten minutes.
-    /// So those that ask are activated until they are enough alone. They are released again when sleepers have
-    /// come. A sleeper without a record does not count: such keys would keep others waiting. After a fault,
-    /// those that ask come first, whatever they cost.
+    /// Activates the cheapest that do not work, until they bring `missing` rollouts a second. What sleeps
+    /// counts from the moment at which it is activated, and brings nothing before it asks, which may take ten
+    /// minutes. So those that ask are activated until they are enough alone. They are released again when
+    /// sleepers have come. A sleeper without a record does not count: such keys would keep others waiting.
+    /// After a fault, those that ask come first, whatever they cost.
     fn activate(&mut self, now: UnixMillis, missing: f64, fault: bool) {
         let mut idle = self.candidates(now, |worker| worker.role != NodeRole::Active);
         idle.retain(|candidate| fault || candidate.is_settled);

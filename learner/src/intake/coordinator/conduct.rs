@@ -41,9 +41,9 @@ impl Coordinator {
         reply
     }
 
-    /// Holds a refusal against its node where it has to be. Who sends again what was accepted
-    /// lately gets its receipt again. Whoever made an order that is here by another node has done nothing wrong,
-    /// and is told so.
+    /// Holds a refusal against its node where it has to be. Who sends again what was accepted lately gets its
+    /// receipt again. Whoever made an order that is here by another node has done nothing wrong, and is told
+    /// so.
     pub(super) fn judge(&mut self, now: UnixMillis, node: &PublicKey, mut refusal: Refusal) -> UnsignedReply {
         if let Some(counter) = refusal.counter {
             self.came_back(now, node, counter);

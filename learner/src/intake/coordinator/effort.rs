@@ -38,8 +38,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether it is not by its own doing that what a node made for an order comes to nothing: the learner has
-    /// leased that order a second time, or has its group.
+    /// Whether it is not by its own doing that what a node made for an order comes to nothing: the learner
+    /// has leased that order a second time, or has its group.
     pub fn excuses(&self, node: &PublicKey, counter: OrderCounter) -> bool {
         self.book.is_excused(node, counter)
     }

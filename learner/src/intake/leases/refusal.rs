@@ -49,8 +49,8 @@ impl LeaseRefusal {
 
 impl LeaseBook {
     /// Whether it is not by its own doing that a group of `node` for this order comes to nothing. The learner
-    /// has leased the order to another node too, because it was late or a batch waited for it; or the order is
-    /// settled.
+    /// has leased the order to another node too, because it was late or a batch waited for it; or the order
+    /// is settled.
     pub fn is_excused(&self, node: &PublicKey, counter: OrderCounter) -> bool {
         let Some(slot) = self.orders.get(&counter) else { return counter < self.cursor };
         let is_first = slot.before.is_some_and(|(_, first)| first == *node);
