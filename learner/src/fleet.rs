@@ -199,7 +199,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Makes a stranger a member. A rotten one is no better for having been away.
+    /// Makes a stranger a member. Accusations survive an absence.
     fn admit(&mut self, now: UnixMillis, node: PublicKey, heartbeat: &Heartbeat) {
         let (reach, relays) = (heartbeat.reach, heartbeat.relays);
         let mut member = Member::new(Heartbeat { reach, relays, ..Heartbeat::default() }, now);
@@ -318,10 +318,10 @@ impl Fleet {
         }
     }
 
-    /// Takes a node's word that neighbours are gone. It gets others at once; what that
-    /// means for everybody else depends on how many say so, and on whether those neighbours
-    /// are silent here, too. Once some have a record, others are not asked about who is heard here: sixty
-    /// free keys would move all of a fleet out of its chains.
+    /// Takes a node's word that neighbours are gone. It gets others at once. For everybody else it depends on
+    /// how many say so, and on whether the learner hears those neighbours itself. Of a neighbour that is
+    /// heard, only nodes with a record may say so, once there are any: sixty free keys would move all of a
+    /// fleet out of its chains.
     pub fn lost(&mut self, now: UnixMillis, node: &PublicKey, lost: &[PublicKey]) {
         let Some(member) = self.members.get(node) else { return };
         let counts = self.is_trusted(member);
@@ -359,10 +359,14 @@ impl Fleet {
     /// Looks for nodes that are silent or have gone, and ranks the others when it is time to.
     /// Returns those that are members no more.
     pub fn expire(&mut self, now: UnixMillis) -> Vec<PublicKey> {
-        let over = self.disconnected.iter().filter(|(_, at)| now.since(**at) > DISCONNECT_GRACE_MS);
-        let over: Vec<PublicKey> = over.map(|(node, _)| *node).collect();
-        let (mut gone, mut silent) = (Vec::new(), over.clone());
-        self.disconnected.retain(|node, _| !over.contains(node));
+        let (mut gone, mut silent) = (Vec::new(), Vec::new());
+        self.disconnected.retain(|node, at| {
+            let is_over = now.since(*at) > DISCONNECT_GRACE_MS;
+            if is_over {
+                silent.push(*node);
+            }
+            !is_over
+        });
         for (seen, node) in &self.by_seen {
             match now.since(*seen) {
                 silence if silence > ACTIVE_FOR_MS => gone.push(*node),

@@ -8,7 +8,8 @@
 //! (sequences), `storage` and `common`.
 //!
 //! ```text
-//! heartbeat, leases, neighbours ─> control, pace, locations ─> lease_writer (one flush for all that wait)
+//! heartbeat, leases, neighbours ─> control, pace, locations, lease_retry
+//!     └─ lease_writer    one flush for all that wait
 //! stream of groups ─> rate_limit ─> delivery
 //!     ├─ judges          admission, reward, audit, on threads that may block
 //!     ├─ verifiers       groups that wait for a panel
@@ -18,6 +19,7 @@
 
 mod control;
 mod delivery;
+mod lease_retry;
 mod lease_writer;
 mod locations;
 pub mod moderation;

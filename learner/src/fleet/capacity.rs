@@ -7,8 +7,9 @@
 //! - **standby** nodes keep the newest policy and forward it, and begin within seconds;
 //! - **resting** nodes compute nothing, and are told when to ask again.
 //!
-//! Roles change slowly: only after a deviation has lasted, a few nodes at once, and no node twice within a
-//! period. Only a fault is mended at once, by nodes on standby.
+//! Roles change slowly: only after a deviation has lasted, and no node twice within a period. Few nodes are
+//! released at once. What is missing is activated together. Only a fault is mended at once, by nodes on
+//! standby.
 //!
 //! ```text
 //! heartbeats, accepted groups ─> rate      μ of each node ─┐
@@ -19,6 +20,7 @@
 //!
 //! It imports nothing of the fleet. Who drives it calls [`Capacity::tick`] at least every second.
 
+mod away;
 mod crowd;
 mod demand;
 mod ledger;
@@ -38,6 +40,7 @@ use echo_protocol::wire::time::UnixMillis;
 use echo_protocol::work::rest::RestNotice;
 use serde::{Deserialize, Serialize};
 
+use away::{Away, MAX_AWAY};
 use demand::Demand;
 use ledger::Ledger;
 use rate::WorkRate;
@@ -57,12 +60,9 @@ const NODES_A_MS: u64 = 10;
 const LONGEST_BEAT_MS: u64 = 5_000;
 /// Without prices, everybody works in fleets that are smaller: too little is there to choose from.
 const SMALL_FLEET: usize = 16;
-/// Who is to work or to stand by, has no orders and has not asked for any for so long does not generate,
-/// in milliseconds: its owner has paused it, or it relays and verifies only. Others ask every ten seconds
-/// at least.
+/// A node that should work or stand by, but has had no orders and asked for none for this long, is idle, in
+/// milliseconds: paused by its owner, or without the role `rollout`. Others ask every ten seconds at least.
 const IDLE_AFTER_MS: u64 = 30_000;
-/// Nodes that have gone and whose rate is remembered.
-const MAX_AWAY: usize = 1 << 14;
 /// When a node that rests asks again, in minutes.
 const REST_MIN: u32 = 10;
 /// A node is believed to be at most so many times as fast as the usual one, until it has shown what it can.
@@ -159,7 +159,7 @@ struct Look {
 /// What a later process goes on from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CapacityState {
-    /// μ of each node.
+    /// μ of each node: of those that are there, and then of those that have gone, the newest first.
     pub rates: Vec<(PublicKey, f64)>,
     /// Seconds of the last updates.
     pub updates: Vec<f64>,
@@ -181,7 +181,7 @@ pub struct Capacity {
     workers: BTreeMap<PublicKey, Worker>,
     /// Workers with a record: once there are any, no others count.
     known: usize,
-    away: BTreeMap<PublicKey, f64>,
+    away: Away,
     ledger: Ledger,
     deviations: Deviations,
     /// What the last look found.
@@ -203,7 +203,7 @@ impl Capacity {
             demand: Demand::default(),
             workers: BTreeMap::new(),
             known: 0,
-            away: BTreeMap::new(),
+            away: Away::default(),
             deviations: Deviations::default(),
             look: Look::default(),
             usual: 0.0,
@@ -217,7 +217,9 @@ impl Capacity {
         let CapacityState { rates, updates, broadcasts, node_hours, learner_hours, usd } = state;
         self.demand.restore(&updates, &broadcasts);
         self.ledger.restore(node_hours, learner_hours, usd);
-        self.away = rates.into_iter().filter(|(_, rate)| rate.is_finite()).take(MAX_AWAY).collect();
+        self.away = Away::default();
+        let rates: Vec<_> = rates.into_iter().filter(|(_, rate)| rate.is_finite()).take(MAX_AWAY).collect();
+        rates.into_iter().rev().for_each(|(node, rate)| self.away.gone(node, rate));
     }
 
     /// What a later process goes on from.
@@ -226,8 +228,7 @@ impl Capacity {
         let here = self.workers.iter().filter_map(|(node, worker)| {
             Some((*node, worker.rate.is_measured().then(|| worker.rate.per_s(0.0))??))
         });
-        let away = self.away.iter().map(|(node, rate)| (*node, *rate));
-        let rates = here.chain(away).take(MAX_AWAY).collect();
+        let rates = here.chain(self.away.newest_first()).take(MAX_AWAY).collect();
         let Ledger { node_hours, learner_hours, usd, .. } = self.ledger;
         CapacityState { rates, updates, broadcasts, node_hours, learner_hours, usd }
     }
@@ -263,7 +264,7 @@ impl Capacity {
     }
 
     fn admit(&mut self, now: UnixMillis, node: PublicKey, offer: &Offer) {
-        let rate = self.away.remove(&node).map_or_else(WorkRate::default, WorkRate::measured);
+        let rate = self.away.back(&node).map_or_else(WorkRate::default, WorkRate::measured);
         let role = self.role_of_newcomer();
         let price = self.config.prices.of(&node, offer);
         let offer = offer.clone();
@@ -297,10 +298,8 @@ impl Capacity {
         let Some(worker) = self.workers.remove(node) else { return };
         self.known -= usize::from(worker.is_known);
         self.fault |= worker.role == NodeRole::Active;
-        if let Some(rate) = worker.rate.per_s(0.0).filter(|_| worker.rate.is_measured())
-            && self.away.len() < MAX_AWAY
-        {
-            self.away.insert(*node, rate);
+        if let Some(rate) = worker.rate.per_s(0.0).filter(|_| worker.rate.is_measured()) {
+            self.away.gone(*node, rate);
         }
     }
 
@@ -381,7 +380,7 @@ impl Capacity {
 
     /// μ_target = γ μ_min; more where that has not been enough.
     pub fn target(&self) -> Option<f64> {
-        self.required().map(|required| self.config.gamma * self.demand.short() * required)
+        self.required().map(|required| self.config.gamma * self.demand.starvation_factor() * required)
     }
 
     /// μ_pool of equation 4: the sum over active nodes that are there and know that they are.
@@ -394,7 +393,23 @@ impl Capacity {
     /// and what it says of its speed neither: once any node has a record, the others are tried, and put
     /// nobody to rest.
     fn counts(&self, worker: &Worker) -> bool {
-        worker.may_bring() && (worker.is_known || self.known == 0)
+        worker.may_bring() && self.is_believed(worker)
+    }
+
+    /// Whether what a node says of itself counts. Once any node has a record, a key without one says nothing.
+    fn is_believed(&self, worker: &Worker) -> bool {
+        worker.is_known || self.known == 0
+    }
+
+    /// c of a node as it counts. Otherwise free keys that ask for much would spend a budget that nobody pays.
+    fn price(&self, worker: &Worker) -> f64 {
+        if self.is_believed(worker) { worker.price } else { 0.0 }
+    }
+
+    /// The nodes that are paid: those that are active or on standby.
+    fn paid(&self) -> impl Iterator<Item = &Worker> {
+        let kept = self.workers.values().filter(|w| w.available && w.role != NodeRole::Resting);
+        kept.filter(move |worker| self.is_believed(worker))
     }
 
     /// Whether a broadcast is timed by a node: it works, and counts.
@@ -418,8 +433,7 @@ impl Capacity {
     }
 
     fn accrue(&mut self, now: UnixMillis) {
-        let kept = self.workers.values().filter(|w| w.available && w.role != NodeRole::Resting);
-        let (nodes, usd_per_hour) = kept.fold((0, 0.0), |(nodes, usd), w| (nodes + 1, usd + w.price));
+        let (nodes, usd_per_hour) = self.paid().fold((0, 0.0), |(nodes, usd), w| (nodes + 1, usd + w.price));
         self.ledger.accrue(now, nodes, usd_per_hour);
     }
 }

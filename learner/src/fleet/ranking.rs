@@ -40,20 +40,22 @@ impl Fleet {
             .filter_map(|node| Some((*node, self.members.get(node)?)))
             .filter(|(_, member)| self.forwards(member))
             .collect();
-        let (mut good, mut tail): (Vec<_>, Vec<_>) =
+        let (good, mut tail): (Vec<_>, Vec<_>) =
             standing.into_iter().partition(|(_, member)| member.standing == ForwardingStanding::Forwards);
         // Equals are told apart by lot.
         let rank = |node: &PublicKey, member: &Member| {
             (Reverse(self.uplink_for_rank(member, cap)), self.lot(node, 0))
         };
-        good.sort_by(|(a, x), (b, y)| {
-            let score = y.record.score(now, cap).total_cmp(&x.record.score(now, cap));
-            score.then_with(|| rank(a, x).cmp(&rank(b, y)))
-        });
-        let mut rest = good.split_off(count.min(good.len()));
-        rest.sort_by_key(|(node, member)| rank(node, member));
-        tail.sort_by_key(|(node, member)| rank(node, member));
-        let ranked = good.into_iter().chain(rest).chain(tail).map(|(node, _)| node);
+        // A lot is a hash: it is drawn once for each node, and not at each comparison.
+        let good = good.into_iter();
+        let mut heads: Vec<_> =
+            good.map(|(node, member)| (member.record.score(now, cap), rank(&node, member), node)).collect();
+        heads.sort_by(|(a, x, _), (b, y, _)| b.total_cmp(a).then_with(|| x.cmp(y)));
+        let mut rest = heads.split_off(count.min(heads.len()));
+        rest.sort_by(|(_, x, _), (_, y, _)| x.cmp(y));
+        tail.sort_by_cached_key(|(node, member)| rank(node, member));
+        let good = heads.into_iter().chain(rest).map(|(_, _, node)| node);
+        let ranked = good.chain(tail.into_iter().map(|(node, _)| node));
         self.chains = Chains::of(count, ranked, |a, b| linked(&self.members, a, b));
         self.place_at_source();
     }

@@ -113,14 +113,27 @@ impl Fleet {
                 self.publications.iter().find(|(version, _)| Some(*version) > member.heartbeat.installed);
             missed.is_some_and(|(_, at)| now.since((*at).max(member.since)) > patience_ms)
         };
-        let mut late: Vec<(bool, [u8; 32], PublicKey)> = Vec::new();
+        let (mut with_a_record, mut strangers) = (Vec::new(), Vec::new());
         for node in &self.present {
-            if let Some(member) = self.members.get(node).filter(|member| is_late(member)) {
-                late.push((!member.worked, self.lot(node, now.0 / TURN_MS), *node));
+            match self.members.get(node).filter(|member| is_late(member)) {
+                Some(member) if member.worked => with_a_record.push(*node),
+                Some(_) => strangers.push(*node),
+                None => {}
             }
         }
-        late.sort_unstable();
-        self.laggards = late.into_iter().take(LAGGARDS).map(|(_, _, node)| node).collect();
+        let mut laggards = self.drawn(with_a_record, LAGGARDS, now);
+        laggards.extend(self.drawn(strangers, LAGGARDS - laggards.len(), now));
+        self.laggards = laggards.into_iter().collect();
+    }
+
+    /// At most so many of these nodes, by lot. A lot is a hash, and there may be many strangers: none is
+    /// drawn where there is no place.
+    fn drawn(&self, mut nodes: Vec<PublicKey>, most: usize, now: UnixMillis) -> Vec<PublicKey> {
+        if most > 0 && nodes.len() > most {
+            nodes.sort_by_cached_key(|node| self.lot(node, now.0 / TURN_MS));
+        }
+        nodes.truncate(most);
+        nodes
     }
 
     /// Those that are behind and that the learner serves.

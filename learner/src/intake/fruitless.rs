@@ -2,7 +2,7 @@
 //!
 //! Orders that come back go to others, so each costs the run a round. A node stops now and then, and now and
 //! then its group comes too late; whoever does little else is asked to pause. An accepted group makes good
-//! for one that was none.
+//! for one that was none. An order that the learner itself has leased to another node as well does not count.
 
 use std::collections::BTreeMap;
 

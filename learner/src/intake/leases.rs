@@ -18,10 +18,9 @@
 //!
 //! No owner decides alone which orders are left out; all keys of a network are one. An idle order is not
 //! leased to an owner that held it before, while another one asks for orders that did not. It is not given
-//! up before some with a record have held it, if there are any. And of the leases that end without a
-//! delivery the first of each owner counts, then only those that run out, those whose order came back as
-//! one that cannot be done, and those whose group could not be judged: going away and having a group
-//! refused costs nothing, and done again says nothing of the order.
+//! up before some with a record have held it, if there are any. A lease without a delivery counts once for
+//! each owner. After that it counts only if it expired, came back as undoable, or its group could not be
+//! judged. Leaving, or having a group refused, is free and proves nothing.
 //!
 //! A lease may leave the learner only after [`LeaseJournal`] made it durable; that orders are idle or given
 //! up is written with the next lease. Deliveries are not written: after a crash the buffer says which

@@ -1,6 +1,7 @@
 //! Answers to nodes' questions.
 
 use super::SharedState;
+use super::lease_retry::SHORTEST_MS;
 use super::lease_writer::Granting;
 use super::pace::PeerAllowances;
 use super::turns::RequestCounts;
@@ -23,8 +24,6 @@ use tokio::time::Instant;
 const AT_ONCE: usize = 64;
 /// Connections that came or went and are not noted yet; beyond, further events wait.
 const MOVES: usize = 1024;
-/// When a node that got fewer orders than it wanted asks again, in milliseconds.
-const LEASE_RETRY_MS: u32 = 100;
 /// When a node on standby asks again, in milliseconds: it begins within seconds.
 const STANDBY_RETRY_MS: u32 = 2_000;
 /// What a node is told when none can be made.
@@ -185,8 +184,13 @@ fn response(
         ControlRequest::Lease { orders, last } => lease(shared, granting, node, orders, last),
         ControlRequest::Return(returned) => {
             let (now, mut coordinator) = (clock::now(), shared.coordinator());
+            let mut orders = returned.orders.iter();
+            let is_excused =
+                !returned.orders.is_empty() && orders.all(|held| coordinator.excuses(&node, held.counter));
             coordinator.take_back(now, &node, returned);
-            coordinator.brought_nothing(now, &node);
+            if !is_excused {
+                coordinator.brought_nothing(now, &node);
+            }
             ControlResponse::Returned
         }
         ControlRequest::Neighbours { mut lost } => {
@@ -207,7 +211,7 @@ fn lease(
 ) -> ControlResponse {
     if let Err(wait) = granting.pace(node) {
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
-        return ControlResponse::Leases { leases: Vec::new(), retry_after_ms: wait_ms.max(LEASE_RETRY_MS) };
+        return ControlResponse::Leases { leases: Vec::new(), retry_after_ms: wait_ms.max(SHORTEST_MS) };
     }
     if let Err(unheard) = shared.coordinator().hear(clock::now(), &node) {
         return ControlResponse::Refused(unheard.detail);
@@ -232,9 +236,12 @@ fn lease(
     if let Some(refused) = granted.refused {
         return ControlResponse::Refused(refused);
     }
+    let got: u32 = granted.leases.iter().map(|lease| lease.count).sum();
+    // Who got all that it wanted goes by its stock.
+    let retry_after_ms = if got < orders { granting.retry_ms(node) } else { SHORTEST_MS };
     let signed = granted.leases.iter().map(|lease| Signed::sign(lease, &shared.key));
     match signed.collect::<Result<Vec<_>, _>>() {
-        Ok(leases) => ControlResponse::Leases { leases, retry_after_ms: LEASE_RETRY_MS },
+        Ok(leases) => ControlResponse::Leases { leases, retry_after_ms },
         Err(error) => {
             tracing::error!(%error, "a lease could not be signed");
             ControlResponse::Refused(NO_LEASES.into())

@@ -4,6 +4,7 @@
 //! for, and makes it durable with a single flush. While the disk works, the coordinator is free.
 
 use super::SharedState;
+use super::lease_retry::ShortOfOrders;
 use super::pace::PeerAllowances;
 use crate::intake::coordinator::{Granted, LeaseRequest};
 use crate::intake::leases::LeaseJournalError;
@@ -22,6 +23,7 @@ const WRITER_QUEUE: usize = 64;
 pub(super) struct Granting {
     writer: mpsc::Sender<Question>,
     pace: Mutex<PeerAllowances>,
+    short: Mutex<ShortOfOrders>,
 }
 
 /// A node's question for orders.
@@ -36,12 +38,18 @@ impl Granting {
     pub(super) fn start(shared: Arc<SharedState>) -> Self {
         let (writer, queue) = mpsc::channel(WRITER_QUEUE);
         std::thread::spawn(move || write(&shared, queue));
-        Self { writer, pace: Mutex::new(PeerAllowances::leases()) }
+        let short = Mutex::new(ShortOfOrders::new(Instant::now()));
+        Self { writer, pace: Mutex::new(PeerAllowances::leases()), short }
     }
 
     /// Whether `node` may ask now; if not, after what time it may again.
     pub(super) fn pace(&self, node: PublicKey) -> Result<(), Duration> {
         self.pace.lock().take(Instant::now(), node)
+    }
+
+    /// When `node`, which got fewer orders than it wanted, asks again, in milliseconds.
+    pub(super) fn retry_ms(&self, node: PublicKey) -> u32 {
+        self.short.lock().retry_ms(Instant::now(), node)
     }
 
     /// Orders as wished, in durable leases, or why there are none. Blocks. `None` when the disk has failed,

@@ -113,3 +113,24 @@ impl RunSummary {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The page that describes the file.
+    const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md"));
+
+    #[test]
+    fn the_reference_has_every_key_of_the_summary_and_no_other() {
+        let section = PAGE.split("## summary.json").nth(1).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let rows: Vec<&str> =
+            section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+        let json = serde_json::to_value(RunSummary::default()).unwrap();
+        let keys: BTreeSet<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(rows.iter().copied().collect::<BTreeSet<&str>>(), keys);
+        assert_eq!(rows.len(), keys.len(), "a key is there twice");
+    }
+}

@@ -202,7 +202,7 @@ impl Delivery {
                 let detail: String = detail.chars().filter(|c| !c.is_control()).collect();
                 match self.complaints.due(reason.name()) {
                     Some(groups) if reason == RefuseReason::Duplicate => {
-                        tracing::info!(order = %counter, groups, detail, "the learner has a group already: its first answer was lost");
+                        tracing::info!(order = %counter, groups, detail, "the learner has a group already: its first answer was lost, or another node was faster");
                     }
                     Some(groups) => {
                         tracing::warn!(order = %counter, groups, %reason, detail, "the learner refused a group");

@@ -20,6 +20,8 @@ pub const MAX_ADDRESSES: usize = 16;
 pub const MAX_ADDRESS_BYTES: usize = 256;
 /// Longest label or class of an offer, in bytes.
 pub const MAX_OFFER_BYTES: usize = 64;
+/// The highest price of an offer: a million dollars an hour, as in [`Price`](crate::wire::price::Price).
+pub const MAX_MICRO_USD_PER_HOUR: u64 = 1_000_000_000_000;
 /// All of a snapshot, in the unit of [`Heartbeat::progress`].
 pub const WHOLE_PERMILLE: u16 = 1_000;
 
@@ -74,10 +76,12 @@ impl Offer {
         *self == Self::default()
     }
 
-    /// Without names that are too long or hold control characters: they go into metrics and log lines.
+    /// Without names that are too long or hold control characters, as they go into metrics and log lines, and
+    /// without a price that no owner can set.
     fn checked(self) -> Self {
         let fits = |name: &String| name.len() <= MAX_OFFER_BYTES && !name.chars().any(char::is_control);
-        Self { label: self.label.filter(fits), class: self.class.filter(fits), ..self }
+        let micro_usd_per_hour = self.micro_usd_per_hour.filter(|micro| *micro <= MAX_MICRO_USD_PER_HOUR);
+        Self { label: self.label.filter(fits), class: self.class.filter(fits), micro_usd_per_hour }
     }
 }
 
@@ -140,6 +144,7 @@ mod tests {
     use super::*;
     use crate::control::requests::ControlRequest;
     use crate::wire::identity::NodeKey;
+    use crate::wire::price::Price;
 
     fn report(seed: u8) -> UplinkReport {
         let peer = NodeKey::from_secret([seed; 32]).public();
@@ -153,7 +158,11 @@ mod tests {
             progress: Some((PolicyVersion(1), u16::MAX)),
             addresses: [vec!["x".repeat(300)], vec!["/ip4/1.1.1.1".into(); 40]].concat(),
             uplinks: (0..60).map(|n| report(n / 2)).collect(),
-            offer: Offer { label: Some("x".repeat(65)), class: Some("cpu\n".into()), ..Offer::default() },
+            offer: Offer {
+                label: Some("x".repeat(65)),
+                class: Some("cpu\n".into()),
+                micro_usd_per_hour: Some(u64::MAX),
+            },
             ..Heartbeat::default()
         };
         let checked = hostile.checked();
@@ -163,6 +172,15 @@ mod tests {
         assert_eq!(checked.uplinks.len(), MAX_NEIGHBOURS);
         assert!(checked.offer.is_empty());
         assert_eq!(checked.clone().checked(), checked);
+        // The highest price that an owner can set stays.
+        let highest: Price = "1000000".parse().unwrap();
+        assert_eq!(highest.0, MAX_MICRO_USD_PER_HOUR);
+        let of = |micro| Heartbeat {
+            offer: Offer { micro_usd_per_hour: Some(micro), ..Offer::default() },
+            ..Heartbeat::default()
+        };
+        assert_eq!(of(highest.0).checked(), of(highest.0));
+        assert_eq!(of(highest.0 + 1).checked(), Heartbeat::default());
     }
 
     #[test]

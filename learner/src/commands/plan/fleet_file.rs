@@ -1,6 +1,7 @@
 //! The fleet file of a plan: what nodes there are to be had, what they cost, and how they are connected.
 
 use anyhow::Context as _;
+use echo_protocol::net::limits::HUB_INCOMING;
 use echo_protocol::wire::rate::BytesPerSec;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -54,8 +55,8 @@ pub(super) struct FleetClass {
     pub(super) down: Option<BytesPerSec>,
 }
 
-/// Most nodes of a class: as many as a learner takes.
-const MOST_NODES: u64 = crate::fleet::MAX_NODES as u64;
+/// Most nodes of a class: as many as can be connected with a learner.
+const MOST_NODES: u64 = HUB_INCOMING as u64;
 
 impl FleetFile {
     /// Reads a file; its paths are relative to it.
@@ -149,6 +150,10 @@ mod tests {
             assert!(wrong.contains(part), "{part}: {wrong}");
         }
         assert!(read("traain_s = 1.0").unwrap_err().contains("traain_s"));
+        let of = |count: u64| read(&format!("[[class]]\nname = \"a\"\ncount = {count}"));
+        assert_eq!(of(MOST_NODES).unwrap().classes[0].count, MOST_NODES);
+        let most = format!("it has to be from 1 to {HUB_INCOMING}");
+        assert!(of(MOST_NODES + 1).unwrap_err().contains(&most));
     }
 
     /// The page that describes the file.

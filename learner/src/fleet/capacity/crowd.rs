@@ -5,7 +5,7 @@ use super::{Capacity, LONGEST_BEAT_MS, NodeRole, Worker};
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
 
-/// What the heartbeats of a node said since the last were taken in: the same as those in all but this.
+/// All heartbeats of a node since the last look, combined: they differ only in these fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beats {
     /// Whether orders were out with it.

@@ -16,10 +16,13 @@ const MAX_OPEN: usize = 8;
 
 /// Weight of the newest batch in the smoothed share of what is filtered out.
 const FILTER_WEIGHT: f64 = 0.2;
-/// By so much more is aimed at for each long wait of the learner, and at most how much in all.
-const SHORT: (f64, f64) = (1.1, 2.0);
-/// What is left of that after each update.
-const SHORT_KEPT: f64 = 0.98;
+/// After each long wait of the learner, so many times as much is aimed at: as much as the margin of a
+/// release.
+const STARVATION_STEP: f64 = 1.1;
+/// At most so many times as much in all: a learner that still waits then is held up by something else.
+const MAX_STARVATION: f64 = 2.0;
+/// After each update, so much is left of what is added for starvation: half after 34 updates.
+const STARVATION_KEPT: f64 = 0.98;
 
 /// A publication on its way.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +41,8 @@ pub(super) struct Demand {
     open: VecDeque<Broadcast>,
     /// Since when the learner waits for a batch.
     waits: Option<UnixMillis>,
-    /// In times of μ_target.
-    short: f64,
+    /// What is aimed at because the learner has waited, in times of γ μ_min: from 1 to [`MAX_STARVATION`].
+    starvation_factor: f64,
     /// Groups that were filtered out since the run began, at the last batch.
     filtered: Option<u64>,
     /// Groups that are accepted for each that is trained on, smoothed.
@@ -49,7 +52,15 @@ pub(super) struct Demand {
 impl Default for Demand {
     fn default() -> Self {
         let (updates, broadcasts, open) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Self { updates, broadcasts, open, waits: None, short: 1.0, filtered: None, of_a_trained_one: 1.0 }
+        Self {
+            updates,
+            broadcasts,
+            open,
+            waits: None,
+            starvation_factor: 1.0,
+            filtered: None,
+            of_a_trained_one: 1.0,
+        }
     }
 }
 
@@ -63,7 +74,7 @@ impl Demand {
     /// An update took so many seconds.
     pub(super) fn updated(&mut self, seconds: f64) {
         push(&mut self.updates, seconds, UPDATES);
-        self.short = 1.0 + SHORT_KEPT * (self.short - 1.0);
+        self.starvation_factor = 1.0 + STARVATION_KEPT * (self.starvation_factor - 1.0);
     }
 
     /// The learner waits for a batch.
@@ -85,14 +96,14 @@ impl Demand {
         let has_starved = self.waits.is_some_and(|since| now.since(since) >= ms);
         if has_starved {
             self.waits = Some(now);
-            self.short = (self.short * SHORT.0).min(SHORT.1);
+            self.starvation_factor = (self.starvation_factor * STARVATION_STEP).min(MAX_STARVATION);
         }
         has_starved
     }
 
     /// What is aimed at, in times of γ μ_min.
-    pub(super) fn short(&self) -> f64 {
-        self.short
+    pub(super) fn starvation_factor(&self) -> f64 {
+        self.starvation_factor
     }
 
     /// Groups that are accepted for each that is trained on.
@@ -199,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_filtered_out_is_asked_for_as_well_and_long_waits_ask_for_more() {
         let mut demand = Demand::default();
-        assert_eq!((demand.of_a_trained_one(), demand.short()), (1.0, 1.0));
+        assert_eq!((demand.of_a_trained_one(), demand.starvation_factor()), (1.0, 1.0));
         // What an earlier process counted says nothing.
         demand.goes_on(500, 8);
         assert_eq!(demand.of_a_trained_one(), 1.0);
@@ -214,15 +225,15 @@ mod tests {
         assert!(!demand.has_starved(UnixMillis(109_999), 10_000));
         assert!(demand.has_starved(UnixMillis(110_000), 10_000));
         assert!(!demand.has_starved(UnixMillis(111_000), 10_000), "once for each such wait");
-        assert!((demand.short() - 1.1).abs() < 1e-9);
+        assert!((demand.starvation_factor() - 1.1).abs() < 1e-9);
         for wait in 0..20 {
             demand.has_starved(UnixMillis(200_000 + 10_000 * wait), 10_000);
         }
-        assert_eq!(demand.short(), 2.0);
+        assert_eq!(demand.starvation_factor(), 2.0);
         demand.goes_on(1_000, 8);
         assert!(!demand.has_starved(UnixMillis(900_000), 10_000));
         (0..300).for_each(|_| demand.updated(1.0));
-        assert!(demand.short() < 1.01, "what was short long ago says nothing");
+        assert!(demand.starvation_factor() < 1.01, "a wait of long ago says nothing");
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub struct CapacityReport {
     pub standby: u64,
     /// Resting nodes that are there.
     pub resting: u64,
-    /// What nodes cost that are active or on standby, in dollars an hour.
+    /// What nodes cost that are active or on standby, in dollars an hour: those with a record once there are
+    /// any.
     pub usd_per_hour: f64,
     /// Dollars of the last update, learner included.
     pub usd_of_update: f64,
@@ -46,7 +47,7 @@ impl Capacity {
             active: count(NodeRole::Active),
             standby: count(NodeRole::Standby),
             resting: count(NodeRole::Resting),
-            usd_per_hour: here().filter(|w| w.role != NodeRole::Resting).map(|w| w.price).sum(),
+            usd_per_hour: self.paid().map(|worker| worker.price).sum(),
             usd_of_update: self.ledger.usd_of_update,
             usd: self.ledger.usd,
             node_hours: self.ledger.node_hours,

@@ -26,10 +26,11 @@ const RELEASE_AFTER_MS: u64 = 30_000;
 pub(super) const PERIOD_MS: u64 = 60_000;
 /// By so much of the target the pool has to exceed it after a release.
 const MARGIN: f64 = 0.1;
-/// A fleet is small again when this share of [`SMALL_FLEET`], one in so many, is missing: where a few
-/// come and go, everybody would begin and rest in turn.
+/// A large fleet counts as small again only when so many of [`SMALL_FLEET`] are missing, one in so many. At
+/// one and the same limit, everybody would begin and rest in turn where a few nodes come and go.
 const FEWER: usize = 4;
-/// Of the active nodes one in so many is activated or released at once, where no fault is to be mended.
+/// Of the active nodes one in so many is released or exchanged at once: a mistake then costs little. What is
+/// missing is activated together, as the learner waits meanwhile.
 const AT_ONCE: usize = 10;
 /// Of the active nodes one in so many is kept on standby, and at least one.
 const ACTIVE_A_STANDBY: usize = 10;
@@ -66,11 +67,12 @@ impl Candidate {
         if self.rate > 0.0 { self.price / self.rate } else { f64::INFINITY }
     }
 
-    /// Cheapest first. Of equals, those that work go on, then the fastest. So nobody takes turns for nothing.
+    /// Cheapest first. Of equals, those that work go on, so that nobody takes turns for nothing. Then those
+    /// that ask, as they begin at once, and of these the fastest.
     fn by_cost(a: &Self, b: &Self) -> Ordering {
         let works = |candidate: &Self| candidate.role == NodeRole::Active;
         let order = a.cost_of_rate().total_cmp(&b.cost_of_rate());
-        let order = order.then_with(|| works(b).cmp(&works(a)));
+        let order = order.then_with(|| works(b).cmp(&works(a))).then_with(|| a.sleeps.cmp(&b.sleeps));
         order.then_with(|| b.rate.total_cmp(&a.rate)).then_with(|| a.node.cmp(&b.node))
     }
 }
@@ -120,12 +122,16 @@ impl Capacity {
         self.look.standby_room = self.wanted_standby().saturating_sub(standby);
     }
 
-    /// Whether there is anything to choose.
+    /// Whether there is anything to choose. Once any node has a record, keys without one make no fleet large,
+    /// nor one that is paid.
     fn governs(&self) -> bool {
-        let present = || self.workers.values().filter(|worker| worker.available);
+        let (mut present, mut is_paid) = (0, false);
+        for worker in self.workers.values().filter(|worker| worker.available && self.is_believed(worker)) {
+            present += 1;
+            is_paid |= worker.price > 0.0;
+        }
         let enough = if self.governs { SMALL_FLEET - SMALL_FLEET / FEWER } else { SMALL_FLEET };
-        self.config.activation == Activation::Cheapest
-            && (present().any(|worker| worker.price > 0.0) || present().count() >= enough)
+        self.config.activation == Activation::Cheapest && (is_paid || present >= enough)
     }
 
     /// A newcomer works unless there is enough without it.
@@ -152,9 +158,11 @@ impl Capacity {
         }
     }
 
-    /// Activates the cheapest that do not work, until they bring `missing` rollouts a second. After a fault
-    /// those that ask already; what is active and sleeps has been counted on otherwise, unless it has no
-    /// record: such keys would keep others waiting.
+    /// Activates the cheapest that do not work, until they bring `missing` rollouts a second. What sleeps
+    /// counts from the moment at which it is activated, and brings nothing before it asks, which may take ten
+    /// minutes. So those that ask are activated until they are enough alone. They are released again when
+    /// sleepers have come. A sleeper without a record does not count: such keys would keep others waiting.
+    /// After a fault, those that ask come first, whatever they cost.
     fn activate(&mut self, now: UnixMillis, missing: f64, fault: bool) {
         let mut idle = self.candidates(now, |worker| worker.role != NodeRole::Active);
         idle.retain(|candidate| fault || candidate.is_settled);
@@ -162,19 +170,20 @@ impl Capacity {
             // Who is on standby has the policy, and begins within seconds unless it was just woken.
             idle.sort_by_key(|candidate| (candidate.sleeps, candidate.role));
         }
-        let on_its_way: f64 = self
+        let asleep: f64 = self
             .workers
             .values()
             .filter(|worker| worker.available && worker.role == NodeRole::Active && worker.sleeps)
             .map(|worker| self.rate(worker))
             .sum();
-        let mut brought = 0.0;
+        let (mut awake, mut in_time) = (0.0, asleep);
         for candidate in idle {
-            let counted_on = if fault && !candidate.sleeps { 0.0 } else { on_its_way };
-            if brought + counted_on >= missing {
-                break;
+            let brought = if candidate.sleeps { in_time } else { awake };
+            if brought >= missing {
+                continue;
             }
-            brought += candidate.hoped;
+            in_time += candidate.hoped;
+            awake += if candidate.sleeps { 0.0 } else { candidate.hoped };
             self.set(now, &candidate.node, NodeRole::Active);
         }
         self.deviations.too_little = None;
@@ -302,7 +311,7 @@ impl Capacity {
         let mut candidates: Vec<Candidate> = there
             .map(|(node, worker)| Candidate {
                 node: *node,
-                price: worker.price,
+                price: self.price(worker),
                 rate: self.rate(worker),
                 hoped: self.hoped(worker),
                 role: worker.role,

@@ -1,3 +1,5 @@
+mod shortage;
+
 use super::selection::PERIOD_MS;
 use super::*;
 use echo_protocol::wire::rng::Draws;
@@ -25,6 +27,8 @@ struct Town {
     starves: bool,
     /// Keys without a record that only say that they are fast.
     strangers: Vec<PublicKey>,
+    /// What these ask for themselves.
+    offer_of_strangers: Offer,
     changes: BTreeMap<PublicKey, Vec<u64>>,
     roles: BTreeMap<PublicKey, NodeRole>,
 }
@@ -63,6 +67,7 @@ impl Town {
             asleep_until: BTreeMap::new(),
             starves: false,
             strangers: Vec::new(),
+            offer_of_strangers: Offer::default(),
             changes: BTreeMap::new(),
             roles: BTreeMap::new(),
         };
@@ -78,7 +83,9 @@ impl Town {
         for stranger in &self.strangers {
             let versions = [installed, None];
             for installed in versions {
-                self.capacity.heard(now, *stranger, Beat { installed, declared: 50.0, ..Beat::default() });
+                let offer = self.offer_of_strangers.clone();
+                let beat = Beat { installed, declared: 50.0, offer, ..Beat::default() };
+                self.capacity.heard(now, *stranger, beat);
             }
         }
         for (node, (rate, offer)) in self.nodes.iter().filter(|(node, _)| !self.silent.contains(node)) {

@@ -2,7 +2,7 @@
 
 use super::{Coordinator, CoordinatorError, UnsignedReply, reply};
 use crate::intake::admission::{Look, Refusal};
-use crate::reputation::{Alarm, Decision, NetworkPrefix, Record, Subject};
+use crate::reputation::{Alarm, Decision, Fault, NetworkPrefix, Record, Subject};
 use echo_policy::audit::NearMisses;
 use echo_protocol::program::log_throttle::PacedKeys;
 use echo_protocol::wire::identity::PublicKey;
@@ -30,8 +30,10 @@ impl Coordinator {
             Ok(()) => refusal,
             Err(unheard) => Refusal { counter: refusal.counter, ..unheard },
         };
+        let is_excused = refusal.fault == Fault::Innocent
+            && refusal.counter.is_some_and(|counter| self.excuses(node, counter));
         // A duplicate was accepted, and a group of another run costs this one nothing.
-        if !matches!(refusal.reason, RefuseReason::Duplicate | RefuseReason::Run) {
+        if !is_excused && !matches!(refusal.reason, RefuseReason::Duplicate | RefuseReason::Run) {
             self.fruitless.note(now, *node);
         }
         let reply = self.judge(now, node, refusal);
@@ -39,9 +41,10 @@ impl Coordinator {
         reply
     }
 
-    /// Holds a refusal against its node where it has to be. Who sends again what was accepted
-    /// lately gets its receipt again.
-    pub(super) fn judge(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> UnsignedReply {
+    /// Holds a refusal against its node where it has to be. Who sends again what was accepted lately gets its
+    /// receipt again. Whoever made an order that is here by another node has done nothing wrong, and is told
+    /// so.
+    pub(super) fn judge(&mut self, now: UnixMillis, node: &PublicKey, mut refusal: Refusal) -> UnsignedReply {
         if let Some(counter) = refusal.counter {
             self.came_back(now, node, counter);
         }
@@ -60,6 +63,12 @@ impl Coordinator {
             }
             _ => None,
         };
+        if let (RefuseReason::Duplicate, Some(counter), None) = (refusal.reason, refusal.counter, &receipt) {
+            // Old receipts are not kept: it may be its own group that is here.
+            refusal.detail = format!(
+                "order {counter} is here already: another node was faster, or this is a copy. Nothing is held against you"
+            );
+        }
         UnsignedReply { answer: refusal.answer(), receipt }
     }
 

@@ -2,6 +2,7 @@
 
 use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::wire::time::UnixMillis;
+use echo_protocol::work::order::OrderCounter;
 use echo_protocol::work::trajectory::GroupHead;
 
 use super::Coordinator;
@@ -30,11 +31,17 @@ impl Coordinator {
         }
     }
 
-    /// Whoever has just lied has no say in what is left out.
+    /// A node that lost its record no longer counts when an order is given up.
     pub(super) fn may_have_lost_its_record(&mut self, node: &PublicKey) {
         if !self.record.is_known(node) {
             self.book.is_unknown_now(node);
         }
+    }
+
+    /// Whether it is not by its own doing that what a node made for an order comes to nothing: the learner
+    /// has leased that order a second time, or has its group.
+    pub fn excuses(&self, node: &PublicKey, counter: OrderCounter) -> bool {
+        self.book.is_excused(node, counter)
     }
 
     /// Notes that orders of a node came to nothing, by its own doing.

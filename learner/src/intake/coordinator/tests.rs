@@ -183,6 +183,16 @@ fn by_lag_what_comes_too_late_goes_to_another_node_and_nobody_is_blamed() {
     let outcome = world.deliver(&mut late, 1, 0);
     assert!(matches!(outcome[0], Outcome::Refused { reason: RefuseReason::Stale, .. }), "{outcome:?}");
     assert_eq!(world.coordinator.record().peers().get(&slow).map_or(0, |peer| peer.lies), 0);
+    // Nor does it wait for further orders, as those do whose own come to nothing.
+    let pause_of = |world: &mut World, node: PublicKey| {
+        for _ in 0..10 {
+            let stale = Refusal::new(RefuseReason::Stale, "too old".into()).of(again[0].first);
+            world.coordinator.refuse(UnixMillis(0), &node, stale);
+        }
+        world.coordinator.pause_ms(UnixMillis(0), &node)
+    };
+    assert_eq!(pause_of(&mut world, slow), 0);
+    assert!(pause_of(&mut world, fast) > 0);
 }
 
 #[test]
@@ -471,7 +481,11 @@ fn every_accepted_group_has_a_receipt_that_is_durable_with_it_and_comes_again_wi
     // Somebody else who names the order gets nothing.
     let other = PublicKey::from_bytes([8; 32]);
     let duplicate = Refusal::new(RefuseReason::Duplicate, "again".into()).of(first);
-    assert_eq!(world.coordinator.refuse(UnixMillis(9), &other, duplicate).receipt, None);
+    let reply = world.coordinator.refuse(UnixMillis(9), &other, duplicate);
+    let Outcome::Refused { reason: RefuseReason::Duplicate, detail } = reply.answer.outcome else {
+        panic!("{reply:?}");
+    };
+    assert!(reply.receipt.is_none() && detail.contains("another node was faster"), "{detail}");
 }
 
 #[test]

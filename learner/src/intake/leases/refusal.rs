@@ -2,6 +2,7 @@
 
 use super::{LeaseBook, MAX_LEASES_OF_ORDER};
 use crate::reputation::Fault;
+use echo_protocol::wire::identity::PublicKey;
 use echo_protocol::work::lease::LeaseId;
 use echo_protocol::work::order::OrderCounter;
 
@@ -28,7 +29,7 @@ pub enum LeaseRefusal {
     /// The order has been delivered already, or was given up.
     #[error(
         "order {0} is not needed any more: its group is here already, perhaps from a node that was faster, or {MAX_LEASES_OF_ORDER} \
-         leases of it brought nothing"
+         leases of it brought nothing. Nothing is held against you"
     )]
     Delivered(OrderCounter),
 }
@@ -43,5 +44,16 @@ impl LeaseRefusal {
             Self::Expired(_) | Self::Delivered(_) => Fault::Innocent,
             Self::NotFound(_) | Self::OtherNode(_) | Self::OutsideRange { .. } => Fault::Lie,
         }
+    }
+}
+
+impl LeaseBook {
+    /// Whether it is not by its own doing that a group of `node` for this order comes to nothing. The learner
+    /// has leased the order to another node too, because it was late or a batch waited for it; or the order
+    /// is settled.
+    pub fn is_excused(&self, node: &PublicKey, counter: OrderCounter) -> bool {
+        let Some(slot) = self.orders.get(&counter) else { return counter < self.cursor };
+        let is_first = slot.before.is_some_and(|(_, first)| first == *node);
+        is_first || (slot.is_late && self.holder(slot.lease) == Some(node))
     }
 }

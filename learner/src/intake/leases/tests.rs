@@ -210,17 +210,22 @@ fn an_order_that_is_late_is_made_twice_and_whoever_delivers_first_is_taken() {
     let first = book.grant(at(0), node(1), 2, u64::MAX).remove(0);
     let counter = first.first;
     assert!(!book.late(LeaseId(9), counter), "not out under that lease");
+    let excused = |book: &LeaseBook| [1, 2].map(|n| book.is_excused(&node(n), counter));
+    assert_eq!(excused(&book), [false, false]);
     assert!(book.late(first.id, counter) && !book.late(first.id, counter));
     assert_eq!((book.outstanding(), book.idle()), (1, 1));
+    assert_eq!(excused(&book), [true, false], "it may be leased anew at any time");
     assert_eq!(book.grant_idle(at(0), node(1), counter), None, "it held it before");
     let second = book.grant_idle(at(0), node(2), counter).unwrap();
     assert_eq!((second.first, second.count, book.idle()), (counter, 1, 0));
     assert_eq!(book.grant_idle(at(0), node(3), counter), None, "it is out");
+    assert_eq!(excused(&book), [true, false], "who gets it after that has time for it");
     // Both may deliver it, and nobody else.
     assert_eq!(book.check(&node(1), first.id, counter), Ok(()));
     assert_eq!(book.check(&node(2), second.id, counter), Ok(()));
     assert!(book.check(&node(3), second.id, counter).is_err());
     book.delivered(counter);
+    assert_eq!(excused(&book), [true, true]);
     for (loser, lease) in [(1, first.id), (2, second.id)] {
         let refusal = book.check(&node(loser), lease, counter).unwrap_err();
         assert_eq!((refusal, refusal.fault(&book)), (LeaseRefusal::Delivered(counter), Fault::Innocent));

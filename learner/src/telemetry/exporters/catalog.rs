@@ -102,7 +102,7 @@ pub const METRICS: &[Metric] = &[
     metric("/accepted", ("data", "accepted"), Counter, "groups", "taken in since the run began"),
     metric("/refused", ("data", "refused"), Counters("reason"), "groups", "refused since the run began, by reason"),
     metric("/unaudited", ("data", "unaudited"), Counter, "groups", "let pass by the sampling audit since this process started, as a policy that they name is gone or was published twice"),
-    metric("/looks", ("data", "looks"), Counters("kind"), "groups", "by how their tokens were looked at since the run began: `skipped` by the node's record, `audited`, `vouched` by verifiers, `settled` behind verifiers, of these `overturned`"),
+    metric("/looks", ("data", "looks"), Counters("kind"), "groups", "by how their tokens were looked at since the run began: `skipped` by the node's record (one trajectory is looked at), `audited`, `vouched` by verifiers, `settled` behind verifiers, of these `overturned`"),
     metric("/dropped", ("data", "dropped"), Counters("reason"), "groups", "acknowledged and not trained on since the run began, by reason"),
     metric("/stale_by_length", ("data", "stale_by_length"), Counters("tokens"), "groups", "too old for a batch or when they came, since this process started, by their longest response, rounded up to a power of two"),
     metric("/stale_by_node", ("data", "stale_by_node"), Labelled("node"), "groups", "the same by node, those with the most"),

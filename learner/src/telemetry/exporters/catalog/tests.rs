@@ -125,11 +125,22 @@ fn what_is_null_has_no_value_and_what_is_absent_is_not_read() {
     assert_eq!(of(&set, "evaluation"), Some(vec![("gsm8k.avg".into(), 0.5)]));
 }
 
+/// The page that describes the metrics.
+const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md"));
+
+#[test]
+fn the_reference_names_all_counters() {
+    let sentence = PAGE.split("end in `_total`: these are ").nth(1).unwrap().split('.').next().unwrap();
+    let named: BTreeSet<&str> = sentence.split('`').skip(1).step_by(2).collect();
+    let is_counter = |metric: &&Metric| matches!(metric.shape, Counter | Counters(_));
+    let counters: BTreeSet<&str> = METRICS.iter().filter(is_counter).map(|metric| metric.name).collect();
+    assert_eq!(named, counters);
+}
+
 #[test]
 fn the_reference_has_the_table() {
-    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md"));
     assert!(
-        page.contains(&table()),
+        PAGE.contains(&table()),
         "`echo-learner metrics` prints the table: copy it into docs/reference/metrics.md"
     );
 }
