@@ -276,7 +276,7 @@ impl Record {
 
     /// Notes what the learner itself found of a verdict on somebody else's group. True if the
     /// verifier is not heard from now on.
-    pub fn judged(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
+    pub fn note_verdict(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
         if right {
             self.change(now, verifier, |record, _| record.judged_rightly(now));
             return false;

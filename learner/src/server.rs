@@ -182,11 +182,12 @@ impl SharedState {
     }
 
     /// Notes which verifiers' verdicts were right. Who is not heard any more loses its stream.
-    fn judged(&self, verdicts: Vec<(PublicKey, bool)>) {
+    fn note_verdicts(&self, verdicts: Vec<(PublicKey, bool)>) {
         let now = clock::now();
         let silenced: Vec<PublicKey> = {
             let mut coordinator = self.coordinator();
-            let silenced = verdicts.into_iter().filter(|(key, right)| coordinator.judged(now, *key, *right));
+            let silenced =
+                verdicts.into_iter().filter(|(key, right)| coordinator.note_verdict(now, *key, *right));
             silenced.map(|(key, _)| key).collect()
         };
         silenced.iter().for_each(|key| self.verifiers.gone(key));

@@ -270,7 +270,7 @@ impl Coordinator {
                     self.came_back(now, &node, counter);
                     UnsignedReply::accepted(receipt)
                 }
-                Err(Rejection::Refused(refusal)) => self.judge(now, &node, refusal.of(counter)),
+                Err(Rejection::Refused(refusal)) => self.apply_refusal(now, &node, refusal.of(counter)),
                 Err(retry @ Rejection::Retry(_)) => retry.answer(counter).into(),
             });
         }

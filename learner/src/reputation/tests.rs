@@ -255,8 +255,8 @@ fn verdicts_are_looked_at_again_by_the_least_known_of_those_who_gave_them() {
     };
     assert_eq!((share(&record, &[]), share(&record, &[1])), (1.0, 1.0), "groups say nothing about verdicts");
     for _ in 0..PROBATION * 4 {
-        assert!(!record.judged(at(0), key(1), true));
-        assert!(!record.judged(at(0), key(2), true));
+        assert!(!record.note_verdict(at(0), key(1), true));
+        assert!(!record.note_verdict(at(0), key(2), true));
     }
     assert_eq!((share(&record, &[1, 2]), share(&record, &[1, 2, 3])), (0.25, 1.0));
     assert_eq!(record.recheck_share(at(0), &key(2)), 1.0, "nor verdicts about groups");
@@ -265,9 +265,9 @@ fn verdicts_are_looked_at_again_by_the_least_known_of_those_who_gave_them() {
     let drawn = drawn.count();
     assert!((880..1_120).contains(&drawn), "{drawn} of 4000 at a share of 1/4");
     // One false verdict is a lie, and undoes both.
-    assert!(!record.judged(at(0), key(1), false));
+    assert!(!record.note_verdict(at(0), key(1), false));
     assert_eq!((share(&record, &[1, 2]), record.recheck_share(at(0), &key(1))), (1.0, 1.0));
-    let lies = (0..4).map(|_| record.judged(at(0), key(1), false)).collect::<Vec<_>>();
+    let lies = (0..4).map(|_| record.note_verdict(at(0), key(1), false)).collect::<Vec<_>>();
     assert_eq!(lies, [false, false, false, true], "five lies suspend");
     assert_eq!(record.peers()[&key(1)].refused[&RefuseReason::FalseVerdict], 5);
 }
@@ -277,10 +277,10 @@ fn a_right_verdict_counts_for_a_week_and_a_false_one_undoes_it() {
     let mut record = Record::new(RecordConfig::default());
     accept(&mut record, PROBATION, key(1));
     assert!(!record.has_judged(at(0), &key(1)), "groups say nothing about verdicts");
-    record.judged(at(0), key(1), true);
+    record.note_verdict(at(0), key(1), true);
     let counts = [0, 6, 8].map(|days| record.has_judged(at(days * DAY_MS), &key(1)));
     assert_eq!(counts, [true, true, false]);
-    record.judged(at(0), key(1), false);
+    record.note_verdict(at(0), key(1), false);
     assert!(!record.has_judged(at(0), &key(1)));
 }
 
@@ -293,7 +293,7 @@ fn strangers_are_forgotten_first_and_liars_last() {
     lie(&mut record, 0, key(3));
     accept(&mut record, PROBATION, key(4));
     record.accepted(at(0), key(5));
-    record.judged(at(0), key(6), true);
+    record.note_verdict(at(0), key(6), true);
     // A flood of liars who deliver nothing displaces only its own.
     for n in 0..MAX_PEERS as u64 + 10 {
         lie(&mut record, 1 << 20, key(1_000_000 + n));

@@ -150,7 +150,7 @@ impl Intake {
                     let size = u32::try_from(frame.len()).unwrap_or(u32::MAX).min(UNJUDGED_BYTES);
                     let room = bytes.clone().acquire_many_owned(size).await.map_err(|e| e.to_string())?;
                     let place = self.limit.enter(frame.len()).await.ok_or("the service has ended")?;
-                    let judging = self.judge(frame, (room, place));
+                    let judging = self.check(frame, (room, place));
                     // The other half ends only with the stream.
                     queue.send(judging).await.map_err(|e| e.to_string())?;
                 }
@@ -175,12 +175,12 @@ impl Intake {
 
     /// All stages of a group, on a thread that may block. Where others look at it first, it
     /// waits without its judge.
-    fn judge(&self, frame: Vec<u8>, (room, place): (OwnedSemaphorePermit, JudgePermit)) -> Judging {
+    fn check(&self, frame: Vec<u8>, (room, place): (OwnedSemaphorePermit, JudgePermit)) -> Judging {
         let (shared, node, writer, limit) =
             (self.shared.clone(), self.node, self.writer.clone(), self.limit.clone());
         let runtime = Handle::current();
         tokio::task::spawn_blocking(move || {
-            let (looked, judged) = judge(&shared, &node, &Arc::new(frame))?;
+            let (looked, judged) = check(&shared, &node, &Arc::new(frame))?;
             let (reply, answer) = oneshot::channel();
             match looked {
                 Looked::Admitted(admitted) => {
@@ -237,7 +237,7 @@ fn screen(shared: &SharedState, node: &PublicKey, beginning: &[u8]) -> Result<()
 
 /// All stages but the last, and but the audit where verifiers make it; copies wait outside until
 /// the second value is dropped. An `Err` is the answer to the node.
-fn judge(
+fn check(
     shared: &SharedState,
     node: &PublicKey,
     frame: &Arc<Vec<u8>>,

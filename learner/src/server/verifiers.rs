@@ -376,7 +376,7 @@ pub(super) fn hear(shared: &SharedState, key: PublicKey, signed: &Signed<Report>
     };
     match heard {
         ReportOutcome::Judged(right) => {
-            shared.judged(vec![(key, right)]);
+            shared.note_verdicts(vec![(key, right)]);
             Ok(())
         }
         ReportOutcome::Unasked => Err("a report that nobody has asked for".into()),

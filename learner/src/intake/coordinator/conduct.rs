@@ -36,7 +36,7 @@ impl Coordinator {
         if !is_excused && !matches!(refusal.reason, RefuseReason::Duplicate | RefuseReason::Run) {
             self.fruitless.note(now, *node);
         }
-        let reply = self.judge(now, node, refusal);
+        let reply = self.apply_refusal(now, node, refusal);
         self.tally.record(&reply.answer.outcome);
         reply
     }
@@ -44,7 +44,12 @@ impl Coordinator {
     /// Holds a refusal against its node where it has to be. Who sends again what was accepted lately gets its
     /// receipt again. Whoever made an order that is here by another node has done nothing wrong, and is told
     /// so.
-    pub(super) fn judge(&mut self, now: UnixMillis, node: &PublicKey, mut refusal: Refusal) -> UnsignedReply {
+    pub(super) fn apply_refusal(
+        &mut self,
+        now: UnixMillis,
+        node: &PublicKey,
+        mut refusal: Refusal,
+    ) -> UnsignedReply {
         if let Some(counter) = refusal.counter {
             self.came_back(now, node, counter);
         }
@@ -123,8 +128,8 @@ impl Coordinator {
 
     /// Notes what the learner itself found of a verifier's verdict. True if the verifier is not
     /// heard from now on.
-    pub fn judged(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
-        let silenced = self.record.judged(now, verifier, right);
+    pub fn note_verdict(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
+        let silenced = self.record.note_verdict(now, verifier, right);
         if silenced {
             if SILENCED.due(verifier).is_some() {
                 tracing::warn!(verifier = %verifier.short(), "a verifier is not heard any more for now");

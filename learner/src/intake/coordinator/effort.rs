@@ -39,9 +39,10 @@ impl Coordinator {
     }
 
     /// Whether it is not by its own doing that what a node made for an order comes to nothing: the learner
-    /// has leased that order a second time, or has its group.
+    /// has leased that order a second time, or has its group. Only of nodes with a record: free keys would
+    /// keep orders until they are leased again, and ask for more.
     pub fn excuses(&self, node: &PublicKey, counter: OrderCounter) -> bool {
-        self.book.is_excused(node, counter)
+        self.record.is_known(node) && self.book.is_excused(node, counter)
     }
 
     /// Notes that orders of a node came to nothing, by its own doing.

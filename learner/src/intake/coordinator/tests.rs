@@ -1,6 +1,7 @@
 use super::*;
 use crate::common::testing::workload;
 use crate::intake::admission::Refusal;
+use crate::reputation::{Decision, Subject};
 use crate::storage::{MemoryStore, Tree};
 use echo_protocol::wire::content_id::ContentId;
 use echo_protocol::work::lease::Lease;
@@ -183,7 +184,8 @@ fn by_lag_what_comes_too_late_goes_to_another_node_and_nobody_is_blamed() {
     let outcome = world.deliver(&mut late, 1, 0);
     assert!(matches!(outcome[0], Outcome::Refused { reason: RefuseReason::Stale, .. }), "{outcome:?}");
     assert_eq!(world.coordinator.record().peers().get(&slow).map_or(0, |peer| peer.lies), 0);
-    // Nor does it wait for further orders, as those do whose own come to nothing.
+    // Nor does it wait for further orders if it has a record, as those do whose own come to nothing.
+    world.coordinator.decide(UnixMillis(0), Subject::Peer(slow), &Decision::Pardon, 1);
     let pause_of = |world: &mut World, node: PublicKey| {
         for _ in 0..10 {
             let stale = Refusal::new(RefuseReason::Stale, "too old".into()).of(again[0].first);

@@ -90,7 +90,7 @@ fn settle(
             let verdicts = shared.verifiers.settle(&group, certain.fault.is_none());
             let overturned = verdicts.iter().any(|(_, right)| !right);
             shared.coordinator().looked(Look::Settled { overturned });
-            shared.judged(verdicts);
+            shared.note_verdicts(verdicts);
         }
         // Another machine may honestly find the opposite; or a policy could not be asked.
         _ => shared.verifiers.dismiss(&group),

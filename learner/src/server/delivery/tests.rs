@@ -158,7 +158,7 @@ fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
     assert_eq!(orders.len(), 150);
     for (before, (lease, counter)) in (0..).zip(orders) {
         let frame = Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes();
-        let looked = judge(shared, &node, &Arc::new(frame));
+        let looked = check(shared, &node, &Arc::new(frame));
         let Ok((Looked::Admitted(admitted), _)) = looked else { panic!("an honest group") };
         let looks = shared.coordinator().tally().looks;
         assert!(before >= 32 || (looks.audited, looks.skipped) == (before + 1, 0), "{looks:?}");
@@ -183,13 +183,13 @@ fn a_copy_of_what_is_judged_already_comes_again() {
         .map(|(lease, counter)| Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes())
         .map(Arc::new)
         .collect();
-    let Ok((_, judged)) = judge(shared, &node, &frames[0]) else { panic!("an honest group") };
-    let copy = judge(shared, &node, &frames[0]).err().map(|answer| answer.outcome);
+    let Ok((_, judged)) = check(shared, &node, &frames[0]) else { panic!("an honest group") };
+    let copy = check(shared, &node, &frames[0]).err().map(|answer| answer.outcome);
     assert_eq!(copy, Some(Outcome::Retry));
     assert_eq!(shared.coordinator().tally().looks.audited, 1, "nobody looked at the copy");
-    assert!(judge(shared, &node, &frames[1]).is_ok());
+    assert!(check(shared, &node, &frames[1]).is_ok());
     drop(judged);
-    assert!(judge(shared, &node, &frames[0]).is_ok());
+    assert!(check(shared, &node, &frames[0]).is_ok());
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn made_up(world: &World, (lease, counter): (LeaseId, OrderCounter), turns: &[u3
         recomputed: Vec::new(),
     };
     let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
-    judge(&world.shared, &node, &Arc::new(frame)).err().map(|answer| answer.outcome)
+    check(&world.shared, &node, &Arc::new(frame)).err().map(|answer| answer.outcome)
 }
 
 /// A problem whose author is wrong: whoever runs a program for it finds that it cannot be judged.
@@ -345,7 +345,7 @@ fn what_alone_cannot_be_judged_is_refused_without_blame() {
         groups.partition(|group| group.trajectories.iter().any(|trajectory| trajectory.stopped));
     let frame = |group: &TrajectoryGroup| Signed::sign(group, &world.node).unwrap().to_bytes();
     let sent = |group: &TrajectoryGroup| {
-        let looked = judge(shared, &node, &Arc::new(frame(group)));
+        let looked = check(shared, &node, &Arc::new(frame(group)));
         looked.map_err(|answer| answer.outcome)
     };
     let retried = |group| matches!(sent(group), Err(Outcome::Retry));
@@ -452,7 +452,7 @@ async fn the_word_of_the_known_is_taken_but_for_spot_checks() {
     for number in [10, 11, 12] {
         let key = NodeKey::from_secret([number; 32]).public();
         for _ in 0..3_200 {
-            world.shared.coordinator().judged(clock::now(), key, true);
+            world.shared.coordinator().note_verdict(clock::now(), key, true);
         }
     }
     // The same group each time, so that the draw is the same: skipped or looked at, it gets in.
@@ -539,7 +539,7 @@ fn who_only_offers_to_look_is_not_kept_for_it() {
     let [idle, busy] = [11, 12].map(|number| world.verifier(number));
     assert_eq!(world.shared.verifiers.that_offered().len(), 2);
     assert_eq!(world.shared.verifiers_of_use(clock::now()), []);
-    world.shared.judged(vec![(busy.key.public(), true)]);
+    world.shared.note_verdicts(vec![(busy.key.public(), true)]);
     assert_eq!(world.shared.verifiers_of_use(clock::now()), [busy.key.public()]);
     drop(idle);
 }
