@@ -5,7 +5,7 @@
 //! | step | stages |
 //! |---|---|
 //! | [`Admission::check_frame`], before the bytes are read | size |
-//! | [`Admission::read_head`], [`Admission::check_lease`], of the beginning | identity, run, duplicate, lease |
+//! | [`Admission::read_head`], [`Admission::check_lease`], first bytes | identity, run, duplicate, lease |
 //! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
 //! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
 //! | [`Admission::judge`], pure, may be slow | task rules (the episode replayed), reward recomputed |
