@@ -65,8 +65,9 @@ struct Cost {
     workers: u64,
     /// The share of μ_target that is missing without them.
     drop: f64,
-    /// From the fault until as many nodes that stood by have brought a group; of slow workers, from when the
-    /// pool was below its target until it was not. `None` where it never was, or stayed there.
+    /// From the fault until as many nodes that stood by have brought a group, or the learner has noticed it and
+    /// its pool is at the target without them. Of slow workers, from when the pool was below its target until
+    /// it was not; `None` where it never was, or stayed there.
     recovery_s: Option<f64>,
     /// Of updates a second, over the whole of the time measured after the fault.
     throughput_drop: f64,
@@ -181,7 +182,7 @@ async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::
     loop {
         network.check()?;
         let begun = idle.iter().filter(|index| accepted(network, **index) > 0).count();
-        if begun >= struck {
+        if begun >= struck || spares(&report, struck, &newest(&paced::rows(network))?) {
             break;
         }
         ensure!(since.elapsed() < LIMIT, "{begun} nodes that stood by have begun after {LIMIT:?}");
@@ -268,6 +269,12 @@ fn strikes(report: &CapacityReport, each: f64) -> anyhow::Result<usize> {
     Ok(((report.pool - target).max(0.0) / each + SURELY) as usize + 1)
 }
 
+/// Whether the learner has missed those who were struck, nobody has stepped in, and the pool is enough all
+/// the same: what is measured of it has wavered since.
+fn spares(before: &CapacityReport, struck: usize, now: &CapacityReport) -> bool {
+    now.active + struck as u64 <= before.active && now.target.is_some_and(|target| now.pool >= target)
+}
+
 /// The share of the target that is missing when so much of the pool is.
 fn missing(report: &CapacityReport, lost: f64) -> f64 {
     report.target.map_or(0.0, |target| (1.0 - (report.pool - lost) / target).max(0.0))
@@ -344,6 +351,10 @@ mod tests {
         assert_eq!(strikes(&report, 78.0 / 11.0).unwrap(), 2, "one would leave it 1.1 short");
         assert_eq!(strikes(&report, 10.0).unwrap(), 1);
         assert_eq!(strikes(&report, 2.0).unwrap(), 4);
+        let after = |pool, active| CapacityReport { pool, active, ..report };
+        assert!(spares(&report, 1, &after(73.0, 10)));
+        assert!(!spares(&report, 1, &after(71.0, 10)), "somebody has to step in");
+        assert!(!spares(&report, 1, &after(78.0, 11)), "not noticed yet, or somebody has");
         assert!((missing(&report, 13.2) - 0.1).abs() < 1e-9);
         assert_eq!(missing(&report, 5.0), 0.0);
         assert!(strikes(&CapacityReport::default(), 1.0).is_err());
