@@ -273,21 +273,20 @@ mod tests {
         assert!(out.into_inner().is_empty());
     }
 
-    #[test]
-    fn a_refused_frame_is_read_past_without_room_for_it() {
+    #[tokio::test]
+    async fn a_refused_frame_is_read_past_without_room_for_it() {
+        let (cap, within) = (1 << 20, Duration::from_secs(9));
         let mut wire = Cursor::new(Vec::new());
-        block_on(write_frame(&mut wire, &[7; 1 << 20], 1 << 20)).unwrap();
-        block_on(write_frame(&mut wire, b"next", 16)).unwrap();
+        write_frame(&mut wire, &vec![7; cap], cap).await.unwrap();
+        write_frame(&mut wire, b"next", cap).await.unwrap();
         let mut stream = Watched::new(wire.into_inner());
-        let mut read = |refuse: bool| {
-            let refuse = |beginning: &[u8]| refuse.then(|| beginning.len());
-            let frame = read_screened_frame(&mut stream, 1 << 20, Duration::from_secs(9), 100, refuse);
-            (block_on(frame).unwrap().unwrap(), stream.largest)
-        };
-        let (frame, largest) = read(true);
-        assert_eq!(frame, ScreenedFrame::Refused { why: 100, len: 1 << 20 });
-        assert!(largest < FRAME_STEP, "{largest}");
-        assert_eq!(read(false).0, ScreenedFrame::Whole(b"next".to_vec()));
+        let refuse = |beginning: &[u8]| Some(beginning.len());
+        let first = read_screened_frame(&mut stream, cap, within, 100, refuse).await.unwrap();
+        assert_eq!(first, Some(ScreenedFrame::Refused { why: 100, len: cap }));
+        assert!(stream.largest < FRAME_STEP, "{}", stream.largest);
+        let take = |_: &[u8]| None::<()>;
+        let second = read_screened_frame(&mut stream, cap, within, 100, take).await.unwrap();
+        assert_eq!(second, Some(ScreenedFrame::Whole(b"next".to_vec())));
     }
 
     proptest! {
