@@ -68,9 +68,9 @@ struct Level {
 pub async fn run(bench: CentreBench, console: &Console) -> anyhow::Result<CommandReport> {
     ensure!(bench.hosts.is_sorted_by(|a, b| a < b), "--hosts: numbers have to ascend, as in 100,300,1000");
     raise_descriptor_limit();
-    Binaries::fresh(console).await?;
+    let binaries = Binaries::fresh(console).await?.with_released_learner(console).await?;
     let scratch = tempfile::tempdir()?;
-    let mut network = start(scratch.path()).await?;
+    let mut network = start(binaries, scratch.path()).await?;
     let pid = network.learner_pid().context("the learner is gone")?;
     let (entry, learner, _tasks) =
         enter(&network.layout().list(), [1; 32], &[LISTEN.to_owned()], "echo-lab centre", false).await?;
@@ -115,9 +115,9 @@ pub async fn run(bench: CentreBench, console: &Console) -> anyhow::Result<Comman
 /// Where the first host listens, which finds the learner for all others.
 const LISTEN: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
 
-async fn start(dir: &Path) -> anyhow::Result<TestNetwork> {
+async fn start(binaries: Binaries, dir: &Path) -> anyhow::Result<TestNetwork> {
     let mut network = TestNetwork::start(NetworkConfig {
-        binaries: Binaries::locate()?,
+        binaries,
         dir: dir.to_owned(),
         network: "echo-lab".into(),
         run: "centre".into(),

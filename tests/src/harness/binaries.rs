@@ -80,6 +80,22 @@ impl Binaries {
         Ok(Self::in_dir(&own.folder)?)
     }
 
+    /// The same with the learner that an operator runs, of the release profile. Cargo builds it first, unless
+    /// these are copies, or are of that profile.
+    ///
+    /// # Errors
+    /// When the build fails.
+    pub async fn with_released_learner(self, console: &Console) -> anyhow::Result<Self> {
+        let own = OwnPlace::find().map_err(BinariesError::OwnPlace)?;
+        if own.profile().is_none_or(|profile| profile == cargo::RELEASE_PROFILE) {
+            return Ok(self);
+        }
+        cargo::build_released_learner(console).await?;
+        let folder = own.folder.with_file_name(cargo::RELEASE_PROFILE);
+        let learner = folder.join(self.learner.file_name().unwrap_or_default());
+        Ok(Self { learner, ..self })
+    }
+
     /// The programs, [fresh](Self::fresh) ones if `build` says so, or else those that lie there.
     ///
     /// # Errors

@@ -15,6 +15,8 @@ pub const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 
 /// Cargo's name for the profile of tests and of builds without `--release`; its folder is `debug`.
 pub const DEV_PROFILE: &str = "dev";
+/// That of programs that are given to users.
+pub const RELEASE_PROFILE: &str = "release";
 
 /// Beginnings of the variables in which cargo describes the package that it runs. It names the output of
 /// our build script, too.
@@ -88,6 +90,15 @@ pub async fn build_binaries(profile: &str, console: &Console) -> anyhow::Result<
     build("all binaries", &["build", "--workspace", "--bins", "--profile", profile], console).await
 }
 
+/// Builds the learner of the release profile.
+///
+/// # Errors
+/// As for [`build_binaries`].
+pub async fn build_released_learner(console: &Console) -> anyhow::Result<()> {
+    let words = ["build", "--package", "echo-learner", "--bins", "--profile", RELEASE_PROFILE];
+    build("the learner of the release profile", &words, console).await
+}
+
 /// Builds every test of the workspace, without running any.
 ///
 /// # Errors
@@ -115,7 +126,7 @@ mod tests {
     fn a_test_knows_the_profile_that_it_was_built_in() {
         let own = OwnPlace::find().unwrap();
         assert!(own.is_test);
-        assert_eq!(own.profile(), Some(if cfg!(debug_assertions) { DEV_PROFILE } else { "release" }));
+        assert_eq!(own.profile(), Some(if cfg!(debug_assertions) { DEV_PROFILE } else { RELEASE_PROFILE }));
     }
 
     #[test]
