@@ -52,7 +52,7 @@ impl Fleet {
             good.map(|(node, member)| (member.record.score(now, cap), rank(&node, member), node)).collect();
         heads.sort_by(|(a, x, _), (b, y, _)| b.total_cmp(a).then_with(|| x.cmp(y)));
         let mut rest = heads.split_off(count.min(heads.len()));
-        rest.sort_by(|(_, x, _), (_, y, _)| x.cmp(y));
+        rest.sort_by_key(|(_, x, _)| *x);
         tail.sort_by_cached_key(|(node, member)| rank(node, member));
         let good = heads.into_iter().chain(rest).map(|(_, _, node)| node);
         let ranked = good.chain(tail.into_iter().map(|(node, _)| node));
