@@ -35,7 +35,7 @@ const WORKERS: (usize, usize) = (10, 16);
 /// Nodes that stand by.
 const STANDBY: usize = 3;
 /// So much of a worker the pool is to fall below its target at least: what is measured of it wavers.
-const SURELY: f64 = 0.25;
+const SURELY: f64 = 0.1;
 /// Updates after workers have come before it is judged whether they are enough.
 const SETTLING: usize = 12;
 /// No run ends by itself.
@@ -65,9 +65,9 @@ struct Cost {
     workers: u64,
     /// The share of μ_target that is missing without them.
     drop: f64,
-    /// From the fault until as many nodes that stood by have brought a group, or the learner has noticed it and
-    /// its pool is at the target without them. Of slow workers, from when the pool was below its target until
-    /// it was not; `None` where it never was, or stayed there.
+    /// From the fault until as many nodes that stood by as are missing have brought a group, or the
+    /// learner has noticed it and its pool is at the target without them. Of slow workers, from when the
+    /// pool was below its target until it was not; `None` where it never was, or stayed there.
     recovery_s: Option<f64>,
     /// Of updates a second, over the whole of the time measured after the fault.
     throughput_drop: f64,
@@ -155,24 +155,25 @@ async fn stand_by(network: &mut TestNetwork, console: &Console) -> anyhow::Resul
 }
 
 /// Waits until no more workers would have to be replaced than stand by, as what is measured wavers: how
-/// things stand, what one brings, and how many are to be struck.
-async fn spared(network: &mut TestNetwork) -> anyhow::Result<(CapacityReport, f64, usize)> {
+/// things stand, how many are to be struck, and how many have to step in then.
+async fn spared(network: &mut TestNetwork) -> anyhow::Result<(CapacityReport, usize, usize)> {
     let begun = Instant::now();
     loop {
         let report = newest(&paced::next_rows(network, 0, 1).await?)?;
         let each = report.pool / report.active as f64;
         let struck = strikes(&report, each)?;
-        if struck as u64 <= report.standby {
-            return Ok((report, each, struck));
+        let missing = (missing_rate(&report, struck as f64 * each) / each).ceil() as usize;
+        if missing as u64 <= report.standby {
+            return Ok((report, struck, missing));
         }
-        ensure!(begun.elapsed() < LIMIT, "{struck} workers would have to be replaced: {report:?}");
+        ensure!(begun.elapsed() < LIMIT, "{missing} workers would have to be replaced: {report:?}");
     }
 }
 
 /// Kills as many workers as the pool cannot spare.
 async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::Result<Cost> {
     let before = paced::next_rows(network, 0, updates).await?;
-    let (report, each, struck) = spared(network).await?;
+    let (report, struck, missing) = spared(network).await?;
     let (idle, from) = (waiting(network), paced::rows(network).len());
     // The first nodes work since the beginning.
     for index in 0..struck {
@@ -182,7 +183,7 @@ async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::
     loop {
         network.check()?;
         let begun = idle.iter().filter(|index| accepted(network, **index) > 0).count();
-        if begun >= struck || spares(&report, struck, &newest(&paced::rows(network))?) {
+        if begun >= missing || spares(&report, struck, &newest(&paced::rows(network))?) {
             break;
         }
         ensure!(since.elapsed() < LIMIT, "{begun} nodes that stood by have begun after {LIMIT:?}");
@@ -195,7 +196,7 @@ async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::
         fault: PAPER[0].0,
         struck,
         workers: report.active,
-        drop: missing(&report, struck as f64 * each),
+        drop: missing_share(&report, struck as f64 * report.pool / report.active as f64),
         recovery_s: Some(recovery_s),
         throughput_drop: 1.0 - period_s(&before) / period_s(&after),
         bubble_before: paced::bubble(&before),
@@ -242,7 +243,7 @@ async fn slow(network: &mut TestNetwork, gamma: f64, dead: usize, updates: usize
         fault: PAPER[1].0,
         struck,
         workers: report.active,
-        drop: missing(&report, struck as f64 * half),
+        drop: missing_share(&report, struck as f64 * half),
         recovery_s,
         throughput_drop: 1.0 - period_s(&before) / period_s(&after),
         bubble_before: paced::bubble(&before),
@@ -275,9 +276,14 @@ fn spares(before: &CapacityReport, struck: usize, now: &CapacityReport) -> bool 
     now.active + struck as u64 <= before.active && now.target.is_some_and(|target| now.pool >= target)
 }
 
-/// The share of the target that is missing when so much of the pool is.
-fn missing(report: &CapacityReport, lost: f64) -> f64 {
-    report.target.map_or(0.0, |target| (1.0 - (report.pool - lost) / target).max(0.0))
+/// Rollouts a second that are missing to the target when so many of the pool are lost.
+fn missing_rate(report: &CapacityReport, lost: f64) -> f64 {
+    report.target.map_or(0.0, |target| (target - (report.pool - lost)).max(0.0))
+}
+
+/// The same as a share of the target.
+fn missing_share(report: &CapacityReport, lost: f64) -> f64 {
+    report.target.map_or(0.0, |target| missing_rate(report, lost) / target)
 }
 
 /// Seconds of an update.
@@ -348,15 +354,16 @@ mod tests {
     fn as_many_are_struck_as_the_pool_cannot_spare() {
         let report =
             CapacityReport { pool: 78.0, target: Some(72.0), active: 11, ..CapacityReport::default() };
-        assert_eq!(strikes(&report, 78.0 / 11.0).unwrap(), 2, "one would leave it 1.1 short");
+        assert_eq!(strikes(&report, 78.0 / 11.0).unwrap(), 1, "it leaves 1.1 missing");
+        assert_eq!(strikes(&report, 6.5).unwrap(), 2, "one would leave half of one missing");
         assert_eq!(strikes(&report, 10.0).unwrap(), 1);
         assert_eq!(strikes(&report, 2.0).unwrap(), 4);
         let after = |pool, active| CapacityReport { pool, active, ..report };
         assert!(spares(&report, 1, &after(73.0, 10)));
         assert!(!spares(&report, 1, &after(71.0, 10)), "somebody has to step in");
         assert!(!spares(&report, 1, &after(78.0, 11)), "not noticed yet, or somebody has");
-        assert!((missing(&report, 13.2) - 0.1).abs() < 1e-9);
-        assert_eq!(missing(&report, 5.0), 0.0);
+        assert!((missing_share(&report, 13.2) - 0.1).abs() < 1e-9);
+        assert_eq!(missing_share(&report, 5.0), 0.0);
         assert!(strikes(&CapacityReport::default(), 1.0).is_err());
     }
 
