@@ -172,9 +172,10 @@ async fn spared(network: &mut TestNetwork) -> anyhow::Result<(CapacityReport, us
 
 /// Kills as many workers as the pool cannot spare.
 async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::Result<Cost> {
+    let earlier = accepted(network);
     let before = paced::next_rows(network, 0, updates).await?;
     let (report, struck, missing) = spared(network).await?;
-    let (idle, from) = (waiting(network), paced::rows(network).len());
+    let (at_fault, from) = (accepted(network), paced::rows(network).len());
     // The first nodes work since the beginning.
     for index in 0..struck {
         network.kill_node(index).await?;
@@ -182,7 +183,7 @@ async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::
     let since = Instant::now();
     loop {
         network.check()?;
-        let begun = idle.iter().filter(|index| accepted(network, **index) > 0).count();
+        let begun = stepped_in(&earlier, &at_fault, &accepted(network));
         if begun >= missing || spares(&report, struck, &newest(&paced::rows(network))?) {
             break;
         }
@@ -295,14 +296,16 @@ fn newest(rows: &[UpdateRow]) -> anyhow::Result<CapacityReport> {
     Ok(rows.last().context("the run has made no update")?.capacity)
 }
 
-/// Groups of a node that were accepted, by its own count.
-fn accepted(network: &TestNetwork, index: usize) -> u64 {
-    network.node_status(index).and_then(|status| status.get("accepted")?.as_u64()).unwrap_or(0)
+/// Groups of each node that were accepted, by its own count.
+fn accepted(network: &TestNetwork) -> Vec<u64> {
+    let of_node = |index| network.node_status(index)?.get("accepted")?.as_u64();
+    (0..network.node_count()).map(|index| of_node(index).unwrap_or(0)).collect()
 }
 
-/// The nodes of which nothing was accepted: they have stood by since they came.
-fn waiting(network: &TestNetwork) -> Vec<usize> {
-    (0..network.node_count()).filter(|index| accepted(network, *index) == 0).collect()
+/// How many nodes have brought groups since the fault, and none in the time before it.
+fn stepped_in(earlier: &[u64], at_fault: &[u64], now: &[u64]) -> usize {
+    let counts = earlier.iter().zip(at_fault).zip(now);
+    counts.filter(|((earlier, at_fault), now)| earlier == at_fault && now > at_fault).count()
 }
 
 fn claims(costs: &[Cost]) -> Vec<Claim> {
@@ -365,6 +368,12 @@ mod tests {
         assert!((missing_share(&report, 13.2) - 0.1).abs() < 1e-9);
         assert_eq!(missing_share(&report, 5.0), 0.0);
         assert!(strikes(&CapacityReport::default(), 1.0).is_err());
+    }
+
+    #[test]
+    fn who_worked_until_the_fault_has_not_stepped_in() {
+        // A worker, one that worked long before, one that never did, and one that rests on.
+        assert_eq!(stepped_in(&[10, 5, 0, 7], &[20, 5, 0, 7], &[21, 6, 1, 7]), 2);
     }
 
     #[test]
