@@ -106,7 +106,7 @@ async fn course(gamma: f64, updates: usize, dir: &Path, console: &Console) -> an
     let gone = gone(&mut network, gamma, updates).await?;
     console.say(gone.line());
     // Who began to work is measured by now.
-    let slow = slow(&mut network, gamma, gone.struck, updates).await?;
+    let slow = slow(&mut network, gamma, updates).await?;
     console.say(slow.line());
     network.stop(paced::GRACE).await?;
     Ok(vec![gone, slow])
@@ -176,8 +176,7 @@ async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::
     let before = paced::next_rows(network, 0, updates).await?;
     let (report, struck, missing) = spared(network).await?;
     let (at_fault, from) = (accepted(network), paced::rows(network).len());
-    // The first nodes work since the beginning.
-    for index in 0..struck {
+    for index in workers(&earlier, &at_fault).take(struck) {
         network.kill_node(index).await?;
     }
     let since = Instant::now();
@@ -205,15 +204,18 @@ async fn gone(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::
     })
 }
 
-/// Lets workers stand still half of the time, of those after the first `dead` ones: about as many as would
-/// leave the pool below its target at half of their rate.
-async fn slow(network: &mut TestNetwork, gamma: f64, dead: usize, updates: usize) -> anyhow::Result<Cost> {
+/// Lets workers stand still half of the time: about as many as would leave the pool below its target at half
+/// of their rate.
+async fn slow(network: &mut TestNetwork, gamma: f64, updates: usize) -> anyhow::Result<Cost> {
+    let earlier = accepted(network);
     let before = paced::next_rows(network, 0, updates).await?;
     let report = newest(&before)?;
     let half = report.pool / report.active as f64 / 2.0;
     let struck = strikes(&report, half)?;
-    ensure!(dead + struck <= WORKERS.0, "{struck} workers are to slow down: {report:?}");
-    let names: Vec<String> = (dead..dead + struck).map(|index| network.node_name(index).to_owned()).collect();
+    let now = accepted(network);
+    let slowed = workers(&earlier, &now).take(struck);
+    let names: Vec<String> = slowed.map(|index| network.node_name(index).to_owned()).collect();
+    ensure!(names.len() == struck, "{struck} workers are to slow down: {report:?}");
     let (from, begun) = (paced::rows(network).len(), Instant::now());
     let (mut fell, mut recovery_s) = (None, None);
     let after = loop {
@@ -302,6 +304,12 @@ fn accepted(network: &TestNetwork) -> Vec<u64> {
     (0..network.node_count()).map(|index| of_node(index).unwrap_or(0)).collect()
 }
 
+/// The nodes that have brought groups from one count to the next.
+fn workers(earlier: &[u64], later: &[u64]) -> impl Iterator<Item = usize> {
+    let counts = earlier.iter().zip(later).enumerate();
+    counts.filter(|(_, (earlier, later))| earlier < later).map(|(index, _)| index)
+}
+
 /// How many nodes have brought groups since the fault, and none in the time before it.
 fn stepped_in(earlier: &[u64], at_fault: &[u64], now: &[u64]) -> usize {
     let counts = earlier.iter().zip(at_fault).zip(now);
@@ -373,7 +381,9 @@ mod tests {
     #[test]
     fn who_worked_until_the_fault_has_not_stepped_in() {
         // A worker, one that worked long before, one that never did, and one that rests on.
-        assert_eq!(stepped_in(&[10, 5, 0, 7], &[20, 5, 0, 7], &[21, 6, 1, 7]), 2);
+        let (earlier, at_fault) = ([10, 5, 0, 7], [20, 5, 0, 7]);
+        assert_eq!(workers(&earlier, &at_fault).collect::<Vec<_>>(), [0]);
+        assert_eq!(stepped_in(&earlier, &at_fault, &[21, 6, 1, 7]), 2);
     }
 
     #[test]
