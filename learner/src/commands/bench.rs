@@ -55,6 +55,12 @@ pub fn run(config: &RunConfig, plan: &BenchPlan) -> anyhow::Result<()> {
     let train = &config.train;
     let report = plan.vectors.as_deref().map(|dir| compare(config, dir)).transpose()?;
     let (model, mut trainer) = trainer(config, plan.random)?;
+    let positions = model.max_position_embeddings;
+    ensure!(
+        plan.length as usize <= positions,
+        "--length {}: the model has {positions} positions; take --length {positions} or less",
+        plan.length
+    );
     let batch = sequences(plan, model.vocab_size);
     let median = median_step(&mut trainer, &batch, plan.steps)?;
     let tokens = f64::from(plan.sequences) * f64::from(plan.length);

@@ -75,6 +75,8 @@ fn examined(config: &RunConfig, plan: &CheckPlan, absent: &BTreeSet<PathBuf>) ->
     let of_staleness = config.staleness().map(|staleness| capacity::warnings(config, &staleness));
     found.warnings.extend(of_staleness.unwrap_or_default());
     found.warnings.extend(config.network.peers.is_none().then(|| network::NO_LIST.to_owned()));
+    // A list that cannot be read is among the problems.
+    found.warnings.extend(network::unlisted(config).unwrap_or_default());
     let of_evaluation = std::mem::take(&mut found.of_evaluation);
     found.warnings.extend(of_evaluation);
     Ok(found)
@@ -171,6 +173,10 @@ mod tests {
     use crate::storage::hub::HubError;
     use crate::training::device::TrainDevice;
     use clap::Parser;
+    use echo_protocol::net::peer_id_of;
+    use echo_protocol::program::clock;
+    use echo_protocol::run::peer_list::{self, ListedRun, PeerList};
+    use echo_protocol::wire::identity::NodeKey;
     use std::net::TcpListener;
     use std::path::Path;
 
@@ -211,6 +217,26 @@ mod tests {
         assert!(Line::try_parse_from(["check"]).is_err());
         assert!(Line::try_parse_from(["check", "a", "--config", "b"]).is_err());
         assert!(Line::try_parse_from(["check", "a", "--set", "updates"]).is_err());
+    }
+
+    #[test]
+    fn a_list_without_this_run_is_a_warning_of_the_check() {
+        let home = tempfile::tempdir().unwrap();
+        let list = home.path().join("echo.peers");
+        let (keeper, other) = (NodeKey::from_secret([1; 32]), NodeKey::from_secret([2; 32]));
+        let listed = PeerList {
+            network: "n".into(),
+            version: 1,
+            expires: clock::wall().0 / 1_000 + 86_400,
+            peers: vec![format!("/ip4/127.0.0.1/tcp/4160/p2p/{}", peer_id_of(other.secret()))],
+            runs: vec![ListedRun { name: "other".into(), learner: other.public().to_string() }],
+        };
+        std::fs::write(&list, peer_list::sign(&listed, &keeper).unwrap()).unwrap();
+        let file = written(home.path(), |config| config.network.peers = Some(list));
+        let config = RunConfig::load(&file).unwrap();
+        let found = examined(&config, &line(&[file.to_str().unwrap()]).plan, &BTreeSet::new()).unwrap();
+        let warns = |found: &Examination| found.warnings.iter().any(|text| text.contains("no run of this"));
+        assert!(warns(&found), "{found:?}");
     }
 
     #[test]

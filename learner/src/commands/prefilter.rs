@@ -143,7 +143,7 @@ pub fn prefilter(config: &RunConfig, plan: &PrefilterPlan) -> anyhow::Result<Pre
     tracing::info!("{} rows: {}", rows.len(), outcome.text());
     ensure!(
         outcome.kept > 0,
-        "no row remains: lengthen [warmup], take another policy, ask for more --responses, or widen the range; what was found is in {}",
+        "no row remains: raise [sampling] max_new_tokens if responses are cut, lengthen [warmup], take another policy, ask for more --responses, or widen the range; what was found is in {}",
         journal.path.display()
     );
     write_whole(&plan.output, &kept)?;

@@ -15,6 +15,7 @@ use crate::storage::run_dir::RunDir;
 use crate::training::device::TrainDevice;
 use echo_policy::model::config::ModelConfig;
 use echo_policy::model::export::ExportError;
+use echo_policy::training::decoder::Compute;
 use echo_protocol::net::{Multiaddr, can_listen};
 use echo_protocol::program::error_chain::with_causes;
 use std::error::Error;
@@ -68,11 +69,11 @@ pub async fn checking(config: &RunConfig, file: &Path, examined: Vec<String>) ->
 async fn before_founding(config: &RunConfig, file: &Path, examined: Vec<String>) -> LearnerProblems {
     let mut problems = LearnerProblems(examined);
     problems.take(founding::run_file(config));
-    // What `auto` comes to is decided when the device is opened.
-    if config.train.device != TrainDevice::Auto {
+    // `auto` is always something, but bf16 is only for some of what it comes to.
+    if config.train.device != TrainDevice::Auto || config.train.compute == Compute::Bf16 {
         problems.take(config.train.device.open(config.train.compute));
     }
-    problems.take(network::listed_peers(config).map_err(Box::<dyn Error>::from));
+    problems.take(network::peers_of_list(config).map_err(Box::<dyn Error>::from));
     problems.take(evaluations::prepared(&config.evaluation).map_err(Box::<dyn Error>::from));
     problems.addresses(config, file);
     problems.take(store(config).await);
@@ -211,6 +212,16 @@ mod tests {
         let text = founding(&config, Path::new("run.toml"), examined).await.unwrap_err().to_string();
         assert!(text.starts_with("5 problems") && text.lines().count() == 6, "{text}");
         assert!(text.contains("- [verify] is odd"), "{text}");
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[tokio::test]
+    async fn bf16_is_refused_where_auto_comes_to_the_processor() {
+        let home = tempfile::tempdir().unwrap();
+        let mut config = config(home.path());
+        config.train.compute = Compute::Bf16;
+        let found = problems(&config).await;
+        assert!(found.len() == 1 && found[0].contains("compute = \"f32\""), "{found:?}");
     }
 
     #[tokio::test]

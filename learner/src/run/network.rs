@@ -89,23 +89,41 @@ pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
 /// # Errors
 /// When the list cannot be read, is not signed as it has to be, or has expired.
 pub fn listed_peers(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
-    let Some((path, list)) = peer_list(config)? else { return Ok(Vec::new()) };
+    if let Some(warning) = unlisted(config)? {
+        tracing::warn!("{warning}");
+    }
+    peers_of_list(config)
+}
+
+/// Bootstrap peers of the signed list, if the run file names one.
+///
+/// # Errors
+/// As for [`listed_peers`].
+pub fn peers_of_list(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
+    peer_list(config)?.map_or_else(|| Ok(Vec::new()), |(_, list)| multiaddresses(&list.peers))
+}
+
+/// What to do where the signed list has no run of this learner.
+///
+/// # Errors
+/// As for [`listed_peers`].
+pub fn unlisted(config: &RunConfig) -> anyhow::Result<Option<String>> {
+    let Some((path, list)) = peer_list(config)? else { return Ok(None) };
     let (file, version) = (path.display(), list.version);
-    match keyfile::load(&RunDir::new(&config.run.dir).identity())? {
-        Some(key) if list.lists(&key.public()) => {}
-        Some(key) => tracing::warn!(
+    Ok(match keyfile::load(&RunDir::new(&config.run.dir).identity())? {
+        Some(key) if list.lists(&key.public()) => None,
+        Some(key) => Some(format!(
             "[network] peers: {file} (version {version}) has no run of this learner, {}: who joins by it does not come here. Add the key to the \
              list's [[runs]], raise its version and sign it again",
             key.public()
-        ),
+        )),
         // Founding makes the key, which no list can name before.
-        None => tracing::warn!(
+        None => Some(format!(
             "[network] peers: {file} (version {version}) has no run of this learner, which has no key yet: `echo-learner identity {}` makes \
              it. Add it to the list's [[runs]], raise its version and sign it again",
             config.run.dir.display()
-        ),
-    }
-    multiaddresses(&list.peers)
+        )),
+    })
 }
 
 /// The signed list and its path, if the run file names one.

@@ -381,7 +381,8 @@ impl Learning {
             period_s,
             bubble_ratio: waited_s / period_s,
             response_tokens_per_s: row::response_tokens(batch) as f64 / period_s,
-            eta_s: Some(pace.eta_s(version.next().0, updates, period_s)),
+            // An evaluation comes once in many updates, and the first one takes longer than these.
+            eta_s: Some(pace.eta_s(version.next().0, updates, period_s - evaluation_s)),
             ..row::of(version, batch, &report)
         };
         self.describe_fleet(&mut row);
