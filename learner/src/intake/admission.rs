@@ -147,6 +147,14 @@ impl Admission {
     pub fn precheck(&self, bytes: &[u8], peer: &PublicKey) -> Result<Checked, Refusal> {
         self.check_frame(bytes.len() as u64)?;
         let signed = Signed::<TrajectoryGroup>::from_bytes(bytes).map_err(malformed)?;
+        if signed.key() != *peer {
+            let detail = format!("signed by {}, sent by {peer}", signed.key());
+            let refusal = Refusal::new(RefuseReason::Identity, detail);
+            return Err(match GroupHead::read(signed.body()) {
+                Some(head) => refusal.of(head.counter),
+                None => refusal,
+            });
+        }
         let group = signed.open().map_err(|error| match error {
             SignedError::Codec(error) => malformed(error),
             other => Refusal::new(RefuseReason::Signature, other.to_string()),
@@ -154,9 +162,6 @@ impl Admission {
         let counter = group.counter;
         let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(counter));
         let head = GroupHead { run: group.run, lease: group.lease, counter, node: group.node };
-        if signed.key() != *peer {
-            return refuse(RefuseReason::Identity, format!("signed by {}, sent by {peer}", signed.key()));
-        }
         self.check_head(&head, peer)?;
         if let Err(error) = group.check_form(&self.form) {
             return refuse(RefuseReason::Schema, error.to_string());

@@ -82,6 +82,12 @@ fn nobody_delivers_with_somebody_elses_key_or_name() {
     theirs.node = other.public();
     let stolen = Signed::sign(&theirs, &other).unwrap().to_bytes();
     assert_eq!(reason(world.submit(&stolen)), RefuseReason::Identity);
+    // One's own work under another's key.
+    let mut borrowed = Signed::sign(&world.group(0), &world.node).unwrap().to_bytes();
+    let mine = *world.node.public().as_bytes();
+    let at = borrowed.windows(mine.len()).rposition(|window| window == mine).unwrap();
+    borrowed[at..at + mine.len()].copy_from_slice(other.public().as_bytes());
+    assert_eq!(reason(world.submit(&borrowed)), RefuseReason::Identity);
     // One's own signature under another's name.
     assert_eq!(reason(world.send(&theirs)), RefuseReason::Identity);
 }
